@@ -58,8 +58,16 @@ class PlaceSettings(LearningSettings):
     """Settings of placing, scheduling or fusing one program."""
 
     main: ClassVar[tuple[str, ...]] = (
-        *("source", "task", "devices", "device", "memory", "out", "seed"),
-        *("updates", "samples", "search"),
+        "source",
+        "task",
+        "devices",
+        "device",
+        "memory",
+        "out",
+        "seed",
+        "updates",
+        "samples",
+        "search",
     )
 
     source: str = "zoo:transformer_2"

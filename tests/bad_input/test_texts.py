@@ -170,7 +170,14 @@ RUN = [
         for value in ("a/b", "..", ".", ".x", "/", "a" * 300, "a\nb", "a\0b", "\x1b[31m", "é" * 60)
     ),
     *(f"preset={value}" for value in ("none", "Sample", " ")),
-    *("data=\0", f"data={'a' * 5000}", "unknown=1", "=1", "name", "name=a name=b", "target=x", "SEED=1"),
+    "data=\0",
+    f"data={'a' * 5000}",
+    "unknown=1",
+    "=1",
+    "name",
+    "name=a name=b",
+    "target=x",
+    "SEED=1",
 ]
 
 

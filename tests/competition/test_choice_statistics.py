@@ -15,8 +15,17 @@ from helpers.competition_files import REAL, ROOT, needs_real
 
 SAMPLE_ROWS = 24  # configurations of most files of the sample competition
 AT_ROWS_COLUMNS = (
-    *("nodes", "columns", "groups", "largest_1", "layouts", "left", "commonest", "hamming"),
-    *("reshapes", "left_dots", "left_reshapes"),
+    "nodes",
+    "columns",
+    "groups",
+    "largest_1",
+    "layouts",
+    "left",
+    "commonest",
+    "hamming",
+    "reshapes",
+    "left_dots",
+    "left_reshapes",
 )
 _NONE = float("nan")
 REAL_AT_SAMPLE_ROWS = {

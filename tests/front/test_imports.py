@@ -75,7 +75,14 @@ ALSO = {
 
 ROOMS = {
     "fastslow.networks": (
-        *("settings", "states", "hardware", "model", "published", "predict", "segments", "training"),
+        "settings",
+        "states",
+        "hardware",
+        "model",
+        "published",
+        "predict",
+        "segments",
+        "training",
     ),
     "fastslow.features": ("nodes", "configs"),
     "fastslow_placement": ("base", "programs", "go"),
@@ -206,8 +213,18 @@ def test_the_top_of_the_package_is_the_front_door_alone():
 
 
 COMMANDS = (
-    *("submit", "train", "train-network", "leaderboard", "compare", "data", "data-quality"),
-    *("convert", "measure", "rank", "tune", "place"),
+    "submit",
+    "train",
+    "train-network",
+    "leaderboard",
+    "compare",
+    "data",
+    "data-quality",
+    "convert",
+    "measure",
+    "rank",
+    "tune",
+    "place",
 )
 OF_A_PROGRAM = ("convert", "measure", "rank", "tune", "fleet", "place")
 

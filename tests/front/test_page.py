@@ -92,7 +92,12 @@ def test_a_reader_enters_few_files(page):
     networks = [path for path in files if path.parts[1] == "networks"]
     assert row["files"] <= FILES and len(networks) <= NETWORK_FILES and row["lines of these files"] <= LINES
     assert {path.parts[1] for path in files} == {
-        *("core", "competition", "features", "networks", "rankers", "ensemble")
+        "core",
+        "competition",
+        "features",
+        "networks",
+        "rankers",
+        "ensemble",
     }
 
 

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 import fastslow
-from helpers.plain_code import assigned_names, folded_assignments, modules, nested_conditions
+from fastslow.core.settings import PROJECT
+from helpers.plain_code import (
+    assigned_names,
+    folded_assignments,
+    modules,
+    nested_conditions,
+    split_collections,
+)
 
 SOURCE = Path(fastslow.__file__).parents[1]
 PACKAGES = sorted({path.parent for root in SOURCE.glob("fastslow*/") for path in root.rglob("__init__.py")})
@@ -34,6 +41,16 @@ def test_no_condition_is_inside_another_one():
     assert not nested
 
 
+@pytest.mark.parametrize("folder", ["src", "benchmarks", "tests", "data/make_sample"])
+def test_no_collection_is_split_against_the_formatter(folder):
+    split = [
+        f"{path.name}:{node.lineno}"
+        for path, tree in modules(PROJECT / folder).items()
+        for node in split_collections(tree)
+    ]
+    assert not split
+
+
 def test_own_is_a_name_in_few_places():
     places = [
         path.name for path, tree in modules(SOURCE).items() for name in assigned_names(tree) if name == "own"
@@ -47,3 +64,4 @@ def test_the_counts_find_what_they_count():
     assert [node.lineno for node in folded_assignments(tree)] == [1, 5]
     assert len([*nested_conditions(tree)]) == 1
     assert [*assigned_names(tree)].count("own") == 1
+    assert len([*split_collections(ast.parse('a = (*("b", "c"), *d)\nf(*("b", c), *d)'))]) == 2

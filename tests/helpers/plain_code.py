@@ -39,6 +39,13 @@ def nested_conditions(tree: ast.AST) -> Iterator[ast.IfExp]:
                 yield node
 
 
+def split_collections(tree: ast.AST) -> Iterator[ast.Starred]:
+    """Yield parts ``*("a", "b")`` of a collection or call, which only keep the formatter from its lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Starred) and isinstance(node.value, (ast.Tuple, ast.List, ast.Set)):
+            yield node
+
+
 def assigned_names(tree: ast.AST) -> Iterator[str]:
     """Yield the name of every local variable and argument, as often as it is assigned."""
     for node in ast.walk(tree):

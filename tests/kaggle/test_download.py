@@ -403,8 +403,13 @@ def test_a_relative_root_is_under_the_home_that_other_commands_read(stub, tmp_pa
 @cases(
     "address",
     [
-        *("ftp://me:hunter22@h/v0", "http://me:hun/ter22@h", "hunter22", "http://me:a@hunter22@h/"),
-        *("https://h/v0?key=hunter22", "https://h/v0#hunter22", "http://h/a hunter22"),
+        "ftp://me:hunter22@h/v0",
+        "http://me:hun/ter22@h",
+        "hunter22",
+        "http://me:a@hunter22@h/",
+        "https://h/v0?key=hunter22",
+        "https://h/v0#hunter22",
+        "http://h/a hunter22",
     ],
 )
 def test_an_address_that_is_none_or_holds_a_secret_is_refused_and_not_shown(address):

@@ -27,10 +27,8 @@ MAX_ARRAY_BYTES = 1 << 30
 _MAX_HEADER_BYTES = 16_384  # numpy's own limit of a header's text is 10,000 characters
 _MAX_RATIO = 1032  # of deflate, https://www.zlib.net/zlib_tech.html
 # what zipfile, its decompressors and numpy raise when they meet bytes that nobody wrote
-_UNREADABLE: tuple[Any, ...] = (
-    *(OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, OverflowError, SyntaxError),
-    *(tokenize.TokenError, struct.error, zlib.error, zipfile.BadZipFile),
-)
+_BUILTIN = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, OverflowError, SyntaxError)
+_UNREADABLE: tuple[Any, ...] = (*_BUILTIN, tokenize.TokenError, struct.error, zlib.error, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,16 @@ _STATES = {1: (2,), 2: (2, 3)}  # sizes by XLA's RandomAlgorithm: ThreeFry, Phil
 _DIRECTIONS = ("EQ", "NE", "GE", "GT", "LE", "LT")
 # what may have dynamic sizes though nothing that it takes has one
 _STARTS_DYNAMIC = {
-    *("parameter", "constant", "custom-call", "infeed", "recv"),
-    *("iota", "rng", "broadcast", "dynamic-reshape", "set-dimension-size"),
+    "parameter",
+    "constant",
+    "custom-call",
+    "infeed",
+    "recv",
+    "iota",
+    "rng",
+    "broadcast",
+    "dynamic-reshape",
+    "set-dimension-size",
 }
 
 

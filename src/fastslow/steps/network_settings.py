@@ -67,12 +67,25 @@ class TrainSettings(MachineSettings, KindSettings, NetworkOptions):
     """
 
     layout_only: ClassVar[tuple[str, ...]] = (
-        *("configs_together", "cross_config", "pair_edges"),
+        "configs_together",
+        "cross_config",
+        "pair_edges",
         *SEGMENT_FIELDS,
     )
     main: ClassVar[tuple[str, ...]] = (
-        *("kind", "features", "runs", "folder", "device", "seed", "epochs", "learning_rate", "loss"),
-        *("hidden_channels", "num_layers", "graphs_per_step", "configs_per_step"),
+        "kind",
+        "features",
+        "runs",
+        "folder",
+        "device",
+        "seed",
+        "epochs",
+        "learning_rate",
+        "loss",
+        "hidden_channels",
+        "num_layers",
+        "graphs_per_step",
+        "configs_per_step",
     )
 
     features: list[str] = unkeyed([f"features/sample/{c.slug}" for c in COLLECTIONS if c.kind == "layout"])

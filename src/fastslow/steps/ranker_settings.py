@@ -21,8 +21,16 @@ class RankerSettings(Settings, RankerOptions):
     """Settings of the ranker notebook."""
 
     main: ClassVar[tuple[str, ...]] = (
-        *("features", "folder", "num_threads", "seed", "objective", "num_iterations"),
-        *("early_stopping_rounds", "learning_rate", "num_leaves", "min_data_in_leaf"),
+        "features",
+        "folder",
+        "num_threads",
+        "seed",
+        "objective",
+        "num_iterations",
+        "early_stopping_rounds",
+        "learning_rate",
+        "num_leaves",
+        "min_data_in_leaf",
     )
 
     features: str = unkeyed("features/sample/layout-xla-random")

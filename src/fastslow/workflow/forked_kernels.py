@@ -22,8 +22,15 @@ from fastslow.core.isolated import end_with_parent
 from fastslow.core.source import read_ahead
 
 _LIBRARIES = (
-    *("ipykernel.kernelapp", "ipykernel.debugger", "matplotlib.pyplot", "pandas", "lightgbm", "torch"),
-    *("tqdm.auto", "pydantic.main", "google.protobuf.descriptor_pb2"),
+    "ipykernel.kernelapp",
+    "ipykernel.debugger",
+    "matplotlib.pyplot",
+    "pandas",
+    "lightgbm",
+    "torch",
+    "tqdm.auto",
+    "pydantic.main",
+    "google.protobuf.descriptor_pb2",
 )
 ENTRIES = (
     "fastslow.steps.features:build_features",

@@ -39,7 +39,16 @@ def anneal_regions(
     begins, near, _ = problem.adjacency
     scheduler = problem.scheduler
     best, cost, history = simulation.walk_regions(
-        *(scheduler.arrays, scheduler.rank, problem.units, problem.devices, problem.memory),
-        *(begins, near, np.asarray(start, np.int64), count, heat, np.random.default_rng(seed)),
+        scheduler.arrays,
+        scheduler.rank,
+        problem.units,
+        problem.devices,
+        problem.memory,
+        begins,
+        near,
+        np.asarray(start, np.int64),
+        count,
+        heat,
+        np.random.default_rng(seed),
     )
     return Found(best, float(cost), seen + count, [(int(n) + seen, float(c)) for n, c in history])

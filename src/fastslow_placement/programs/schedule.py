@@ -71,7 +71,7 @@ class Timeline:
         (Kelley and Walker 1959).
         """
         return simulation.latest(
-            *(self.arrays, self.placement, self.finish, self.order, self.routes, self.times, self.devices)
+            self.arrays, self.placement, self.finish, self.order, self.routes, self.times, self.devices
         )
 
 

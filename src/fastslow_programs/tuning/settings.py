@@ -33,8 +33,15 @@ STRATEGIES = (GUIDED, "random")
 NO_RUN = "none"
 UNREAD = {
     "replay": (
-        *("cache", "confirm", "repeats", "processes", "seconds", "attempts", "generation"),
-        *("options", "space"),
+        "cache",
+        "confirm",
+        "repeats",
+        "processes",
+        "seconds",
+        "attempts",
+        "generation",
+        "options",
+        "space",
     ),
     "compiler": ("confirm", "repeats", "options", "space"),
     "device": ("repeats", "processes", "attempts", "generation"),
