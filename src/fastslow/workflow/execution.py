@@ -14,6 +14,7 @@ from jupyter_client.kernelspec import NoSuchKernel
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
+from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.submission_checks import check_submission
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import FastslowError, counted
@@ -33,6 +34,9 @@ from fastslow.workflow.steps import STAGES, Plan, Step
 FAILED = "failed.ipynb"
 PAUSE_SECONDS = 2.0  # between two looks at what is running
 RUNNING_SECONDS = 60.0  # the same where the output is a file: a line each time
+_BAR = (
+    "{n_fmt}/{total_fmt} [{elapsed}]{postfix}"  # 80 characters hold a step and its score, no bar beside them
+)
 START_SECONDS = 300  # a kernel that dies is noticed at once; many on a busy machine start slowly
 _KERNEL_DIED = "the kernel was killed; where memory ran out, run fewer notebooks at a time (JOBS=1)"
 _KERNEL_OPTIONS = (
@@ -110,7 +114,8 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
         DataError: The data, or a model that ``ensemble.extra`` names, are missing or broken.
     """
     quiet = not sys.stderr.isatty()
-    with progress(total=len(steps), unit="step", disable=quiet) as bar, step_pool(jobs, cluster) as pool:
+    shown = {"total": len(steps), "bar_format": _BAR, "disable": quiet}
+    with progress(**shown) as bar, step_pool(jobs, cluster) as pool:
         for stage in STAGES:
             of_stage = [step for step in steps if step.stage == stage]
             if not of_stage:
@@ -119,7 +124,6 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
             looked = [*zip(of_stage, pool.map(look, of_stage), strict=True)]
             outdated = [(step, changes) for step, (current, changes) in looked if not current]
             current = len(of_stage) - len(outdated)
-            bar.set_description(stage)
             bar.update(current)
             say = f"{stage}: {current} of {len(of_stage)} up to date" if current else stage
             bar.write(say, file=sys.stderr)
@@ -160,12 +164,25 @@ def _newest(step: Step) -> str:
     metrics = resolve(step.settings.folder) / METRICS
     lines = metrics.read_text().splitlines() if metrics.is_file() else []
     last = json.loads(lines[-1]) if lines else {}
-    return f"{step.name} (epoch {last['epoch']}, valid {last['valid']:.3f})" if "epoch" in last else step.name
+    if "epoch" not in last:
+        return step.name
+    collections = [collection.slug for collection in COLLECTIONS if collection.slug in last]
+    return f"{step.name} (epoch {last['epoch']}, {_scored(last['valid'], collections)})"
 
 
 def _score_of(step: Step) -> str:
     valid = read_manifest(resolve(step.settings.folder)).get("valid")
-    return f", valid {valid['mean']:.3f} ({valid['weights']})" if valid else ""
+    if not valid:
+        return ""
+    if "by_collection" in valid:  # a training, of several layouts at once; the name of others has theirs
+        return f", {_scored(valid['mean'], [*valid['by_collection']])}"
+    return f", valid {valid['mean']:.3f} ({valid['weights']})"
+
+
+def _scored(score: float, collections: list[str]) -> str:
+    """Return a valid score of a training in words, with its collection, or of how many it is the mean."""
+    of = f"mean of {len(collections)} layouts" if len(collections) > 1 else collections[0]
+    return f"valid {score:.3f}, {of}"
 
 
 def report(plan: Plan) -> None:
