@@ -44,6 +44,8 @@ class QualitySettings(Settings):
 
     def check(self) -> None:
         """Check the names of collections and splits."""
+        for field in ("collections", "splits"):
+            self.require(bool(getattr(self, field)), field, "a name or more")
         chosen_collections(self.collections)
         self.require({*self.splits} <= {*LABELLED_SPLITS}, "splits", f"of {', '.join(LABELLED_SPLITS)}")
 
