@@ -126,7 +126,7 @@ endif
 measure: $(if $(SRC),$(DEVICE)) ## Measure configurations of a program on this machine, for KNOWN= of make rank: SRC=program.hlo
 	@$(FASTSLOW) measure "$$SRC" $${OUT:+"data_root=$$OUT"} $$SET
 
-place: $(PLACER) $(if $(findstring .py:,$(SRC)),$(DEVICE)) ## A program on several devices, all methods compared: SRC=program.hlo DEVICES=4 (default: of the zoo)
+place: $(PLACER) $(if $(findstring .py:,$(SRC)),$(DEVICE)) ## A program on several devices, all methods compared: SRC=program.hlo DEVICES=4
 	@$(FASTSLOW) place $${SRC:+"$$SRC"} $${DEVICES:+"devices=$$DEVICES"} $${OUT:+"out=$$OUT"} $$SET
 
 sample: $(COMPILER) ## Rebuild the sample competition from kept labels, the rest with the TPU compiler (SIZE=more: 61 to train on; SIZE=large: days)

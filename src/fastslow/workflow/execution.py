@@ -19,7 +19,7 @@ from fastslow.competition.submission_checks import check_submission
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import FastslowError, counted
 from fastslow.core.files import atomic_path
-from fastslow.core.progress import progress
+from fastslow.core.progress import progress, ticking
 from fastslow.core.settings import PROJECT, find_data, resolve
 from fastslow.evaluation.score_tables import format_distances, format_scores
 from fastslow.evaluation.submission_record import read_submission_record
@@ -207,10 +207,13 @@ def report(plan: Plan) -> None:
     if doubtful := read_submission_record(csv).get("doubtful"):
         print("doubtful labels (fastslow data-quality shows more):")
         print("\n".join(f"  {name}: {doubts}" for name, doubts in doubtful.items()))
-    from fastslow.views.submission_page import write_submission_page  # matplotlib, a second
+    from fastslow.views.submission_page import write_submission_page  # matplotlib
 
     steps = {step.name: resolve(step.settings.folder) for step in plan.steps()}
-    print(f"page: {write_submission_page(csv, resolve(f'runs/{plan.name}'), steps)}")
+    shown = {"total": 1, "desc": "page", "leave": False, "disable": not sys.stderr.isatty()}
+    with progress(bar_format="{desc} [{elapsed}]", **shown) as bar, ticking(bar):
+        page = write_submission_page(csv, resolve(f"runs/{plan.name}"), steps)
+    print(f"page: {page}")
 
 
 def print_skipped(steps: list[Step]) -> None:
