@@ -104,6 +104,15 @@ def test_a_running_training_says_what_its_score_is_of(tmp_path):
     assert len(f"12/22 [1:01:51], {said}") <= 80
 
 
+def test_what_takes_long_counts_its_seconds_in_a_terminal_only(monkeypatch, capsys):
+    with execution.counting("page"):
+        pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with execution.counting("page"):
+        assert "page [00:00]" in capsys.readouterr().err
+
+
 def test_a_stage_without_steps_has_no_heading(capsys):
     """`make train` prints none of ensemble and submission, a run with MODELS= none of train."""
     execution.run_steps([], jobs=1)

@@ -1,9 +1,11 @@
 """Execute the notebooks of steps, stage by stage, and report on a finished run."""
 
+import contextlib
 import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
 from pathlib import Path
 
@@ -210,10 +212,17 @@ def report(plan: Plan) -> None:
     from fastslow.views.submission_page import write_submission_page  # matplotlib
 
     steps = {step.name: resolve(step.settings.folder) for step in plan.steps()}
-    shown = {"total": 1, "desc": "page", "leave": False, "disable": not sys.stderr.isatty()}
-    with progress(bar_format="{desc} [{elapsed}]", **shown) as bar, ticking(bar):
+    with counting("page"):
         page = write_submission_page(csv, resolve(f"runs/{plan.name}"), steps)
     print(f"page: {page}")
+
+
+@contextlib.contextmanager
+def counting(what: str) -> Iterator[None]:
+    """Count the seconds in a terminal, beside the name of what takes them, and leave nothing there."""
+    shown = {"total": 1, "desc": what, "leave": False, "disable": not sys.stderr.isatty()}
+    with progress(bar_format="{desc} [{elapsed}]", **shown) as bar, ticking(bar):
+        yield
 
 
 def print_skipped(steps: list[Step]) -> None:
