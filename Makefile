@@ -126,7 +126,7 @@ endif
 measure: $(if $(SRC),$(DEVICE)) ## Measure configurations of a program on this machine, for KNOWN= of make rank: SRC=program.hlo
 	@$(FASTSLOW) measure "$$SRC" $${OUT:+"data_root=$$OUT"} $$SET
 
-place: $(PLACER) $(if $(findstring .py:,$(SRC)),$(DEVICE)) ## A program on several devices, all methods compared: SRC=program.hlo DEVICES=4 (default: of the zoo)
+place: $(PLACER) $(if $(findstring .py:,$(SRC)),$(DEVICE)) ## A program on several devices, all methods compared: SRC=program.hlo DEVICES=4
 	@$(FASTSLOW) place $${SRC:+"$$SRC"} $${DEVICES:+"devices=$$DEVICES"} $${OUT:+"out=$$OUT"} $$SET
 
 sample: $(COMPILER) ## Rebuild the sample competition from kept labels, the rest with the TPU compiler (SIZE=more: 61 to train on; SIZE=large: days)
@@ -158,10 +158,12 @@ setup: $(READY) ## Only make the environment
 
 # uv is twice as fast as pip; it does not read pip's find-links by itself. Where it fails, pip does it.
 # Nothing is compiled ahead, which takes a minute: Python keeps the bytecode of what it imports, if it may.
+# In a terminal the seconds are counted, as long as this shell lives.
 # An environment that is there may be of another maker: without pip (uv venv, --without-pip), or of an old Python.
 unexport PYTHONDONTWRITEBYTECODE
 define install
 	@"$$PY" -c 'import os, sys; sys.exit(sys.version_info < (3, 11, 4) and "%s has Python %s, 3.11.4 or newer is needed: rm -r %s, then make PYTHON=python3.12" % (os.environ["VENV"], sys.version.split()[0], os.environ["VENV"]))' || exit 1; \
+	 if [ -t 2 ]; then (s=0; while sleep 5 && kill -0 $$$$ 2> /dev/null; do s=$$((s + 5)); printf '%s s\r' $$s; done) >&2 & fi; \
 	 if ! "$$PY" -m pip --version > /dev/null 2>&1; then \
 	   if command -v uv > /dev/null && \
 	     UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" uv pip install -q --python "$$VENV" $(1); then exit 0; fi; \
@@ -175,6 +177,7 @@ endef
 
 $(VENV)/bin/python:
 	@"$$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11, 4) and "Python 3.11.4 or newer is needed: make PYTHON=python3.12")'
+	@echo "making the environment $$VENV"
 	@"$$PYTHON" -m venv "$$VENV"
 
 $(READY): requirements.txt pyproject.toml | $(VENV)/bin/python

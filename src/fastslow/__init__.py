@@ -6,6 +6,7 @@ nothing of the packages that rest on it.
 """
 
 import importlib
+import sys
 from typing import Any
 
 __version__ = "0.1.0"
@@ -30,7 +31,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Return a function of the Python interface (PEP 562)."""
     if name not in __all__:
-        raise AttributeError(f"module 'fastslow' has no attribute {name!r}")
+        problem = f"module 'fastslow' has no attribute {name!r}"
+        raise AttributeError(problem, name=name, obj=sys.modules[__name__])  # Python asks: did you mean ...?
     shelf = "fastslow_placement" if name in ("place", "load_placed") else "fastslow_programs"
     return getattr(importlib.import_module(f"{shelf}.api"), name)
 

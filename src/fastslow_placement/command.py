@@ -9,7 +9,7 @@ from fastslow.core.files import read_json, remove_abandoned
 from fastslow.core.settings import PROJECT, resolve
 from fastslow.core.tables import sentences_text, table_text
 from fastslow.evaluation.training_files import NOTEBOOK
-from fastslow.workflow.execution import run_step
+from fastslow.workflow.execution import counting, run_step
 from fastslow.workflow.steps import Step
 from fastslow_placement.place import (
     DECISION,
@@ -49,7 +49,8 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
     folder = resolve(settings.folder)
     remove_abandoned(folder.parent)  # of an interrupted run of another program
     print(sentences_text([WHOLE]), flush=True)
-    run_step(Step("place", PROJECT / "notebooks" / "61_place.ipynb", settings))
+    with counting("place"):
+        run_step(Step("place", PROJECT / "notebooks" / "61_place.ipynb", settings))
     table = pd.read_csv(folder / TABLE)
     print(f"{table_text(readable_methods(table))}\n")
     print(sentences_text((folder / WORDS).read_text().splitlines()), end="\n\n")

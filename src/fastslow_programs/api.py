@@ -212,8 +212,8 @@ def blend(
 
     given = {"out": str(out)} if out else {}
     names = [str(csv) for csv in csvs]
-    if not isinstance(weights, Iterable):
-        raise SettingsError("weights", f"a {type(weights).__name__} is no list of numbers")
+    if isinstance(weights, str) or not isinstance(weights, Iterable):
+        raise SettingsError("weights", f"{weights!r} is no list of numbers such as [2, 1]")
     settings = BlendSettings(csvs=names, weights=[*weights], data_root=str(data_root), **given)
     blended = blend_submissions(settings.paths(), settings.weights)
     if out:

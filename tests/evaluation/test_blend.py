@@ -90,11 +90,15 @@ def test_rows_that_do_not_fit_are_an_error_with_their_names(tmp_path, changes, s
         (["a.csv", "b.csv", "weights=1,0"], "weights: .* finite numbers above 0"),
         (["a.csv", "b.csv", "out=c.txt"], "out: .* a path that ends in .csv"),
         (["a.csv", "b.csv", "c"], "no such file"),
+        (["a.csv", "b.csv", "wights=2,1"], "^wights: no such setting; did you mean 'weights'"),
+        (["a.csv", "mein"], "mein.csv: no such file. `fastslow leaderboard` lists .*did you mean 'mine'"),
     ],
 )
 def test_a_wrong_setting_is_an_error_with_its_name(tmp_path, monkeypatch, texts, said):
     monkeypatch.chdir(tmp_path)
-    for name in ("a.csv", "b.csv"):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    (tmp_path / "submissions").mkdir()
+    for name in ("a.csv", "b.csv", "submissions/mine.csv"):
         write(tmp_path / name, ROWS)
     with pytest.raises((SettingsError, DataError), match=said):
         blend_submissions(BlendSettings.from_texts(texts, first="csvs...").paths())
@@ -135,6 +139,8 @@ def test_a_blend_is_checked_recorded_and_on_the_leaderboard(home, other, capsys,
     assert all(blended[name].tolist() == mine[name].tolist() for name in layout), "2 : 1 against the reverse"
 
     assert read_submission_record(csv)["blend"] == {"submissions/smoke.csv": 2.0, "theirs.csv": 1.0}
+    board = leaderboard(LeaderboardSettings(sort="private"))
+    assert "no run has a score private: they are in order of their names" in board.words()
     update_record(csv, kaggle={"public": 0.7, "private": 0.65})
     board = leaderboard(LeaderboardSettings(sort="test"))
     rows = board.table.set_index(["run", "model"])
@@ -145,6 +151,8 @@ def test_a_blend_is_checked_recorded_and_on_the_leaderboard(home, other, capsys,
     marked = rows["test programs"]
     assert row["test programs"] == marked["smoke", "ensemble"], "so that both are sorted together"
     assert "theirs.csv*1" in row["settings"] and "| 12-31" in str(board)
+    assert "| both " in str(board), "the name that compare and blend take"
+    assert "both: a blend of submissions/smoke.csv*2 theirs.csv*1" in board.words()
     assert "both: place 12 to 31 of the 617 on the final board, silver" in str(board)
     assert max(map(len, str(board).splitlines())) <= 80
 

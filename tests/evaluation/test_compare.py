@@ -20,6 +20,7 @@ from fastslow.evaluation.compare import (
     verdict,
 )
 from fastslow.runs.predictions import read_predictions
+from fastslow.workflow.compare import compare_two
 from helpers.runs import make_features, overwrite_predictions, random_scores, write_run
 
 LAYOUT, TILE = "layout:xla:random", "tile:xla"
@@ -127,6 +128,21 @@ def test_two_runs_are_compared_by_collection(features, tmp_path, monkeypatch, ca
     ):
         with pytest.raises(SettingsError, match=f"other: .*{problem}"):
             compare_runs(CompareSettings(**runs | {"other": other}))
+
+
+def test_what_a_comparison_does_not_read_is_refused(settings, tmp_path):
+    plain = {"one": settings.one, "other": settings.other}
+    csv = tmp_path / "a.csv"
+    csv.write_text("ID,TopConfigs\n")
+    submissions = {"one": str(csv), "other": str(csv)}
+    for given, said in (
+        (plain | {"data_root": "no"}, "data_root: 'no' has no effect on valid, .* or give split=test"),
+        (plain | {"features": "no"}, "features: 'no' has no effect .* or give split=valid and a metric"),
+        (submissions | {"metric": "tau"}, "metric: 'tau' has no effect on submissions, .*name two runs"),
+        (submissions | {"split": "test"}, "split: 'test' has no effect on submissions"),
+    ):
+        with pytest.raises(SettingsError, match=said):
+            compare_two(CompareSettings(**given))
 
 
 def test_the_sentence_names_the_better_one_beyond_chance_only():

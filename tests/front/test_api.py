@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import fastslow
+from fastslow import cli
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.hlo.reader import read_hlo
 from fastslow_programs.compiler.tracing import Call
@@ -86,7 +87,9 @@ def test_wrong_arguments_are_refused(folder):
         (lambda: fastslow.convert("program.pb", out=[1]), SettingsError, "out: a list is no path"),
         (lambda: fastslow.rank("program.pb", keywords=3), SettingsError, "keywords: a int is no mapping"),
         (lambda: fastslow.place("program.pb", keywords=3), SettingsError, "keywords: a int is no mapping"),
-        (lambda: fastslow.blend("a", "b", weights=3), SettingsError, "weights: a int is no list of numbers"),
+        (lambda: fastslow.blend("a", "b", weights=3), SettingsError, "weights: 3 is no list of numbers"),
+        (lambda: fastslow.blend("a", "b", weights="2,1"), SettingsError, r"'2,1' is no list .* \[2, 1\]"),
+        (lambda: fastslow.submit(set="gnn.epochs=5"), SettingsError, r"for example \['gnn.epochs=5'\]"),
         (lambda: fastslow.rank("program.pb", known=3), DataError, "known: is a int, a table of pandas"),
         (lambda: fastslow.load_models("."), DataError, "holds no finished ensemble"),
         (
@@ -98,8 +101,9 @@ def test_wrong_arguments_are_refused(folder):
     ):
         with pytest.raises(error, match=said):
             call()
-    with pytest.raises(AttributeError, match="no attribute 'ranks'"):
+    with pytest.raises(AttributeError, match="no attribute 'ranks'") as raised:
         _ = fastslow.ranks
+    assert raised.value.name == "ranks" and raised.value.obj is fastslow, "from which Python finds 'rank'"
 
 
 def test_the_import_waits_for_no_large_library():
@@ -113,7 +117,7 @@ assert not large & sys.modules.keys(), large & sys.modules.keys()
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_runs_and_submissions_are_compared_as_by_the_command(home):
+def test_runs_and_submissions_are_compared_as_by_the_command(home, capsys):
     """Nothing is drawn or printed. Of a CSV against itself every difference is 0."""
     runs = fastslow.compare("smoke", "smoke", data_root="data/sample")
     assert runs.words()[0] == "mean score on valid: no difference beyond chance"
@@ -130,6 +134,10 @@ def test_runs_and_submissions_are_compared_as_by_the_command(home):
     without = fastslow.compare(str(csv), str(csv), data_root=str(home / "runs"))
     assert "no solution.csv" in without.words()[0]
     assert not (home / "runs" / "comparisons").exists()
+    capsys.readouterr()
+    for given, shown in (([], False), (["--all"], True)):
+        assert cli.main(["compare", str(csv), str(csv), *given]) == 0
+        assert (rows[0].split(",")[0][:30] in capsys.readouterr().out) == shown, "programs only if asked"
 
 
 def test_a_run_that_is_up_to_date_is_submitted_again_in_no_time(home, monkeypatch):

@@ -100,6 +100,8 @@ def test_an_error_is_one_line_with_the_remedy(capsys, monkeypatch, tmp_path):
         (["compare", "runs/a", "--splt=test"], "--splt: no such setting; did you mean 'split'"),
         (["submit", "set=x", "gnn.epochs=3"], "set: is given twice, as 'x' and gnn.epochs=3"),
         (["submit", "preset=samle"], "tpugraphs; did you mean 'sample'"),
+        (["submit", "collections=xla:rando"], "collections: 'xla:rando' is none of tile:xla, "),
+        (["data-quality", "collections=xla:rando"], "layout:nlp:random; did you mean 'xla:random'?"),
         (["convert", "no/such.hlo"], "no/such.hlo"),
         (["submit", "data=/"], "name: '' is not a plain folder name"),
         (["submit", "data=no/such"], "no npz files. Run `make data`"),

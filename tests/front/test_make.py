@@ -289,6 +289,24 @@ def test_an_environment_of_an_old_python_is_noticed(environment, tmp_path):
     assert not calls and said.startswith(".venv has Python 3.9.1, 3.11.4 or newer is needed: rm -r .venv")
 
 
+def test_a_long_setup_counts_its_seconds_in_a_terminal(environment, tmp_path):
+    environment(ensurepip=False, on_path=True)
+    folder = tmp_path / "a clone"
+    (folder / ".venv" / ".ready").unlink()
+    count, waiting = (shlex.quote(str(folder / name)) for name in ("count", "waiting"))
+    # uv is done when the count has been shown once: nothing waits for a clock
+    (folder / "bin" / "sleep").write_text(
+        f"#!/bin/sh\ntest ! -e {count} || echo >> {waiting}\necho >> {count}\n"
+    )
+    (folder / "bin" / "uv").write_text(f"#!/bin/sh\nuntil test -e {waiting}; do :; done\n")
+    (folder / "bin" / "sleep").chmod(0o755)
+    ours, theirs = os.openpty()
+    arguments = ["make", "--no-print-directory", "-f", str(MAKEFILE), "-C", str(folder), "setup"]
+    environ = {"PATH": str(folder / "bin"), "VIRTUAL_ENV": ""}
+    done = subprocess.run(arguments, env=environ, stdout=subprocess.DEVNULL, stderr=theirs, check=False)
+    assert done.returncode == 0 and os.read(ours, 1 << 16).startswith(b"5 s\r")
+
+
 def test_clean_removes_only_what_was_made(tmp_path):
     kept = ["features/README.md", "submissions/README.md", "data/sample/solution.csv", "data/raw/a.npz"]
     kept += [".venv/bin/python", "src/a.py", "tests/test_a.py", "README.md"]

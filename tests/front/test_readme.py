@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from fastslow.core.tables import sentences_text
+from fastslow_programs.ranking.trust import advise
 from helpers.cases import cases
 from helpers.competition_files import ROOT
 
@@ -20,6 +22,7 @@ BLOCKS = re.findall(r"^```\n(.*?)^```$|^```\w+\n.*?^```$", README, re.S | re.M)
 JOINED = [block.replace("\\\n", " ") for block in BLOCKS]
 LINES = [line.split("  #")[0].strip() for block in JOINED for line in block.splitlines()]
 WIDEST = 110  # characters of a line of code on a page of 1,000 pixels
+PRINTED = {"--help": "COMMAND", "--all": "NAME=VALUE", "compare": "mean of 5", "blend": "of 2 submissions"}
 TYPED = [line for line in LINES if line and ACTIVATE not in line]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md", "features/README.md"]
 DOCUMENTS += ["benchmarks/README.md", "src/fastslow/networks/README.md", "src/fastslow_placement/README.md"]
@@ -52,11 +55,24 @@ def test_make_commands_are_understood():
 
 
 @cases("line", [*commands("fastslow"), "fastslow submit --all"])
-def test_a_command_of_the_environment_runs(line, tmp_path):
+def test_a_command_of_the_environment_runs(line, home, tmp_path):
+    """Two runs are there, as after ``make submit`` and ``make submit NAME=mine``."""
     assert f"`{line}`" in README or line in TYPED
-    done = in_a_fresh_shell(line, tmp_path)
+    for name in ("sample", "mine"):
+        if not (home / "runs" / name).exists():
+            (home / "runs" / name).symlink_to(home / "runs" / "smoke")
+            (home / "submissions" / f"{name}.csv").symlink_to(home / "submissions" / "smoke.csv")
+    folder = tmp_path / line.replace(" ", "-")
+    folder.mkdir()
+    done = in_a_fresh_shell(line, folder, FASTSLOW_HOME=str(home))
     assert done.returncode == 0, done.stderr
-    assert "NAME=VALUE" in done.stdout or "COMMAND" in done.stdout
+    (said,) = (PRINTED[word] for word in PRINTED if word in line)
+    assert said in done.stdout
+
+
+def test_the_example_is_as_the_command_prints_it():
+    for advice in advise(""):
+        assert sentences_text([advice.rstrip()], 80) in README
 
 
 @pytest.mark.parametrize("line", commands("papermill"))

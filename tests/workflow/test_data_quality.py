@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from fastslow import cli
+from fastslow.core.errors import SettingsError
 from fastslow.runs.features_folder import Features
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.submission import doubtful_labels
@@ -69,6 +70,8 @@ def test_a_submission_names_the_doubtful_graph(root, tmp_path):
 def test_what_cannot_be_measured_is_refused(root, capsys, change, said):
     assert cli.main(["data-quality", f"data={root}", f"collections={COLLECTION}", change]) == 1
     assert re.search(said, capsys.readouterr().err)
+    with pytest.raises(SettingsError, match="collections: .* is not a name or more"):
+        data_quality.QualitySettings(collections=[])
     assert cli.main(["data-quality", "data=nowhere"]) == 1
     assert "no npz files" in capsys.readouterr().err
 

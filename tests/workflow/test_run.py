@@ -1,10 +1,12 @@
 """The workflow from npz files to a submission: what it makes, redoes, refuses, and survives."""
 
+import json
 import re
 import shutil
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import nbformat
 import numpy as np
@@ -73,7 +75,9 @@ def test_every_stage_is_made_and_reported(finished):
     for c in COLLECTIONS:
         assert f"| {c.name.removeprefix('layout:')} " in done.stdout
         assert (f"  ranker-{c.slug}-s0: " in done.stderr) == (not c.name.endswith("random"))
-    assert "  training-layout-s0: " in done.stderr
+    assert re.search(r"  training-layout-s0: \d+ s, valid [\d.]+, mean of 4 layouts\n", done.stderr)
+    assert re.search(r"  training-tile-s0: \d+ s, valid [\d.]+, tile-xla\n", done.stderr)
+    assert "Debugger warning" not in done.stderr, "what a kernel's libraries say of themselves"
     assert "not uploaded: data/sample is not the Kaggle competition" in done.stdout
     # no traceback of ours: Jupyter's sockets may log one on a busy machine
     assert "src/fastslow/" not in done.stderr
@@ -87,6 +91,26 @@ def test_a_second_run_redoes_nothing(home, capsys):
     for line in ("features: 5 of 5", "train: 5 of 5", "ensemble: 5 of 5", "submission: 1 of 1"):
         assert f"{line} up to date" in said.err
     assert "| nlp:random " in said.out and "not shown" not in said.out
+
+
+def test_a_running_training_says_what_its_score_is_of(tmp_path):
+    step = SimpleNamespace(name="training-layout-s0", settings=SimpleNamespace(folder=str(tmp_path)))
+    said = execution._newest(step)
+    assert said == step.name
+    line = {"epoch": 14, "valid": 0.8333, "layout-xla-random": 0.8, "layout-nlp-random": 0.9}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    said = execution._newest(step)
+    assert said == "training-layout-s0 (epoch 14, valid 0.833, mean of 2 layouts)"
+    assert len(f"12/22 [1:01:51], {said}") <= 80
+
+
+def test_what_takes_long_counts_its_seconds_in_a_terminal_only(monkeypatch, capsys):
+    with execution.counting("page"):
+        pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with execution.counting("page"):
+        assert "page [00:00]" in capsys.readouterr().err
 
 
 def test_a_stage_without_steps_has_no_heading(capsys):

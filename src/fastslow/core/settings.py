@@ -446,7 +446,7 @@ class Settings(BaseModel):
             return SettingsError(name, f"{value!r} is not {expected}{nearest(value, choices_of(field))}")
         if kind is float and _is_infinite(value):
             return SettingsError(name, f"{value} is not a finite number{allowed and f' {allowed}'}")
-        example = allowed or f"for example {field.get_default()!r}"
+        example = allowed or f"for example {[value] if kind is list else field.get_default()!r}"
         problem = f"{value!r} is {_words(type(value))}, {_words(kind)} wanted ({example})"
         return SettingsError(name, problem)
 

@@ -14,6 +14,7 @@ from fastslow.competition.submission_checks import check_submission, read_any_su
 from fastslow.competition.submission_csv import HEADER
 from fastslow.core.errors import DataError, SettingsError, counted, listed
 from fastslow.core.files import atomic_path, file_digest
+from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.tables import sentences_text
 from fastslow.evaluation.scores import score_submission, solution_of
@@ -54,8 +55,22 @@ class BlendSettings(Settings):
         self.require(self.out.endswith(".csv"), "out", "a path that ends in .csv")
 
     def paths(self) -> list[Path]:
-        """Return where the submissions are."""
-        return [submission_path(name) for name in self.csvs]
+        """Return where the submissions are.
+
+        Raises:
+            SettingsError: One is no file, and resembles a setting.
+            DataError: One is no file.
+        """
+        paths = {name: submission_path(name) for name in self.csvs}
+        for name, path in paths.items():
+            field, equals, _ = name.partition("=")
+            if path.exists():
+                continue
+            if equals and (hint := nearest(field, type(self).model_fields)):
+                raise SettingsError(field, f"no such setting{hint}")
+            hint = nearest(name, (csv.stem for csv in resolve("submissions").glob("*.csv")))
+            raise DataError(path, "no such file", f"`fastslow leaderboard` lists runs and blends{hint}")
+        return [*paths.values()]
 
 
 def blend_orders(orders: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:

@@ -57,16 +57,16 @@ class CompareSettings(Settings):
     """The one to compare it with, of the same sort."""
     metric: Literal["competition", *ALL_METRICS] = "competition"
     """Score per graph: the competition's (tau for layout, 1 - slowdown of the top 5 for tile) or another one;
-    of a ``top_K_error`` a negative difference is better. Not read for submissions."""
+    of a ``top_K_error`` a negative difference is better. Not for submissions."""
     split: Literal[VALID, TEST] = VALID
-    """Graphs to compare on; ``test`` needs ``solution.csv`` in ``data_root``. Not read for submissions."""
+    """Graphs to compare on; ``test`` needs ``solution.csv`` in ``data_root``. Not for submissions."""
     features: str = ""
     """Features folder of a single collection; empty for those that belong to ``one`` by its path. It is read
     for the runtimes of ``valid`` where ``metric`` is not the competition's, whose scores the runs hold."""
     data_root: str = "data/sample"
     """Folder that holds ``solution.csv``."""
     all: bool = False
-    """Print a row for each program too. Not read for submissions."""
+    """Print a row for each program too."""
 
     def folders(self) -> tuple[Path, Path]:
         """Return the two paths.

@@ -73,6 +73,12 @@ class Leaderboard(Shown):
             words.append("a cell is valid / test; hours are the whole run's")
         words.append("a mean counts all five collections, ± its standard error over programs")
         words.append("epochs and weights were chosen on valid, whose scores are optimistic")
+        blends = self.table[self.table["model"] == "blend"]
+        named = zip(blends["run"], blends["settings"], strict=True)
+        words += [f"{run}: a blend of {members}" for run, members in named]
+        sort = self._settings.sort
+        if len(self.table) and self.table[_scores(sort, VALID if sort in _NAMES else sort)].isna().all():
+            words.append(f"no run has a score {sort}: they are in order of their names")
         for split in (VALID, TEST):
             group = _groups(self.table, self._settings.sort, split)
             first = ", ".join(self.table.loc[group == 0, "run"].unique())
@@ -153,8 +159,8 @@ class Leaderboard(Shown):
 
 
 def _labels(rows: pd.DataFrame) -> pd.Series:
-    """Return what the table calls the rows: a run by its ensemble, else with its model."""
-    return rows["run"].where(rows["model"] == "ensemble", rows["run"] + "/" + rows["model"])
+    """Return what the table calls the rows: as ``compare`` and ``blend`` take it, else with the model."""
+    return rows["run"].where(rows["model"].isin(["ensemble", "blend"]), rows["run"] + "/" + rows["model"])
 
 
 def _texts(values: pd.Series) -> pd.Series:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from fastslow.competition.catalog import COLLECTIONS
+from fastslow.competition.catalog import COLLECTIONS, VALID
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.settings import find_data
+from fastslow.core.settings import Unread, find_data
 from fastslow.core.tables import table_text
 from fastslow.evaluation.compare import (
     METRIC_WORDS,
@@ -47,7 +47,10 @@ def compare(settings: CompareSettings) -> None:
     alike = summary(agreement(one, other))
     alike.index = alike.index.str.removeprefix("layout:").rename("collection")
     print(f"{table_text(alike.rename(columns=_WORDS))}\n")
-    print_comparison(compare_submissions(settings))
+    comparison = compare_submissions(settings)
+    for table in comparison.programs.values() if settings.all else ():
+        print(f"{table_text(table)}\n")
+    print_comparison(comparison)
 
 
 def compare_two(settings: CompareSettings) -> Comparison:
@@ -61,13 +64,27 @@ def compare_two(settings: CompareSettings) -> Comparison:
 
 
 def _are_submissions(settings: CompareSettings) -> bool:
-    """Return whether both are CSVs, and refuse two of different sorts."""
+    """Return whether both are CSVs, and refuse two of different sorts and what is not read of theirs."""
     csv = [path.suffix == ".csv" or path.is_file() for path in settings.folders()]
     if csv[0] != csv[1]:
         sorts = ["a submission" if is_csv else "a folder" for is_csv in csv]
         problem = f"{settings.other} is {sorts[1]}, {settings.one} {sorts[0]}; name two of the same sort"
         raise SettingsError("other", problem)
+    settings.require_defaults(_unread(settings, csv[0]))
     return csv[0]
+
+
+def _unread(settings: CompareSettings, submissions: bool) -> Unread:
+    """Return the settings that a comparison of two submissions, or of two runs or models, does not read."""
+    if submissions:
+        scored = "on submissions, of which the competition's score on test is compared", "name two runs"
+        return dict.fromkeys(("metric", "split", "features"), scored)
+    unread = {}
+    if settings.split == VALID:
+        unread["data_root"] = "on valid, whose runtimes the features hold", "give split=test"
+    if settings.split != VALID or settings.metric == "competition":
+        unread["features"] = "but for another metric on valid", "give split=valid and a metric"
+    return unread
 
 
 def compare_submissions(settings: CompareSettings) -> Comparison:

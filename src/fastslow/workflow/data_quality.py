@@ -13,7 +13,6 @@ from fastslow.competition.catalog import (
     TRAIN,
     VALID,
     ProgramFile,
-    get_collection,
     list_programs,
 )
 from fastslow.competition.data_quality import Quality, measure_quality
@@ -27,7 +26,7 @@ from fastslow.core.settings import Names, Settings, find_data, resolve
 from fastslow.core.shown import Shown
 from fastslow.core.source import source_digest
 from fastslow.core.tables import table_text
-from fastslow.workflow.steps import DATA_ROOTS
+from fastslow.workflow.steps import DATA_ROOTS, chosen_collections
 
 _ENTRY = "fastslow.competition.data_quality:measure_quality"
 _SAVED_EVERY = 50  # files
@@ -45,8 +44,9 @@ class QualitySettings(Settings):
 
     def check(self) -> None:
         """Check the names of collections and splits."""
-        for name in self.collections:
-            get_collection(name)
+        for field in ("collections", "splits"):
+            self.require(bool(getattr(self, field)), field, "a name or more")
+        chosen_collections(self.collections)
         self.require({*self.splits} <= {*LABELLED_SPLITS}, "splits", f"of {', '.join(LABELLED_SPLITS)}")
 
     @property
@@ -99,7 +99,8 @@ def measure_labels(settings: QualitySettings) -> pd.DataFrame:
     Raises:
         DataError: A file is missing or broken, or the CSV is another one.
     """
-    chosen = [(get_collection(name), split) for name in settings.collections for split in settings.splits]
+    collections = chosen_collections(settings.collections)
+    chosen = [(collection, split) for collection in collections for split in settings.splits]
     there = [(c, split) for c, split in chosen if c.folder(settings.root, split).is_dir()] or chosen
     programs = [program for c, split in there for program in list_programs(settings.root, c, split)]
     code = source_digest(_ENTRY)

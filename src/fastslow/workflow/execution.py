@@ -1,9 +1,11 @@
 """Execute the notebooks of steps, stage by stage, and report on a finished run."""
 
+import contextlib
 import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, wait
 from pathlib import Path
 
@@ -14,11 +16,12 @@ from jupyter_client.kernelspec import NoSuchKernel
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
+from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.submission_checks import check_submission
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import FastslowError, counted
 from fastslow.core.files import atomic_path
-from fastslow.core.progress import progress
+from fastslow.core.progress import progress, ticking
 from fastslow.core.settings import PROJECT, find_data, resolve
 from fastslow.evaluation.score_tables import format_distances, format_scores
 from fastslow.evaluation.submission_record import read_submission_record
@@ -33,6 +36,9 @@ from fastslow.workflow.steps import STAGES, Plan, Step
 FAILED = "failed.ipynb"
 PAUSE_SECONDS = 2.0  # between two looks at what is running
 RUNNING_SECONDS = 60.0  # the same where the output is a file: a line each time
+_BAR = (
+    "{n_fmt}/{total_fmt} [{elapsed}]{postfix}"  # 80 characters hold a step and its score, no bar beside them
+)
 START_SECONDS = 300  # a kernel that dies is noticed at once; many on a busy machine start slowly
 _KERNEL_DIED = "the kernel was killed; where memory ran out, run fewer notebooks at a time (JOBS=1)"
 _KERNEL_OPTIONS = (
@@ -110,7 +116,8 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
         DataError: The data, or a model that ``ensemble.extra`` names, are missing or broken.
     """
     quiet = not sys.stderr.isatty()
-    with progress(total=len(steps), unit="step", disable=quiet) as bar, step_pool(jobs, cluster) as pool:
+    shown = {"total": len(steps), "bar_format": _BAR, "disable": quiet}
+    with progress(**shown) as bar, step_pool(jobs, cluster) as pool:
         for stage in STAGES:
             of_stage = [step for step in steps if step.stage == stage]
             if not of_stage:
@@ -119,7 +126,6 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
             looked = [*zip(of_stage, pool.map(look, of_stage), strict=True)]
             outdated = [(step, changes) for step, (current, changes) in looked if not current]
             current = len(of_stage) - len(outdated)
-            bar.set_description(stage)
             bar.update(current)
             say = f"{stage}: {current} of {len(of_stage)} up to date" if current else stage
             bar.write(say, file=sys.stderr)
@@ -160,12 +166,25 @@ def _newest(step: Step) -> str:
     metrics = resolve(step.settings.folder) / METRICS
     lines = metrics.read_text().splitlines() if metrics.is_file() else []
     last = json.loads(lines[-1]) if lines else {}
-    return f"{step.name} (epoch {last['epoch']}, valid {last['valid']:.3f})" if "epoch" in last else step.name
+    if "epoch" not in last:
+        return step.name
+    collections = [collection.slug for collection in COLLECTIONS if collection.slug in last]
+    return f"{step.name} (epoch {last['epoch']}, {_scored(last['valid'], collections)})"
 
 
 def _score_of(step: Step) -> str:
     valid = read_manifest(resolve(step.settings.folder)).get("valid")
-    return f", valid {valid['mean']:.3f} ({valid['weights']})" if valid else ""
+    if not valid:
+        return ""
+    if "by_collection" in valid:  # a training, of several layouts at once; the name of others has theirs
+        return f", {_scored(valid['mean'], [*valid['by_collection']])}"
+    return f", valid {valid['mean']:.3f} ({valid['weights']})"
+
+
+def _scored(score: float, collections: list[str]) -> str:
+    """Return a valid score of a training in words, with its collection, or of how many it is the mean."""
+    of = f"mean of {len(collections)} layouts" if len(collections) > 1 else collections[0]
+    return f"valid {score:.3f}, {of}"
 
 
 def report(plan: Plan) -> None:
@@ -190,10 +209,20 @@ def report(plan: Plan) -> None:
     if doubtful := read_submission_record(csv).get("doubtful"):
         print("doubtful labels (fastslow data-quality shows more):")
         print("\n".join(f"  {name}: {doubts}" for name, doubts in doubtful.items()))
-    from fastslow.views.submission_page import write_submission_page  # matplotlib, a second
+    from fastslow.views.submission_page import write_submission_page  # matplotlib
 
     steps = {step.name: resolve(step.settings.folder) for step in plan.steps()}
-    print(f"page: {write_submission_page(csv, resolve(f'runs/{plan.name}'), steps)}")
+    with counting("page"):
+        page = write_submission_page(csv, resolve(f"runs/{plan.name}"), steps)
+    print(f"page: {page}")
+
+
+@contextlib.contextmanager
+def counting(what: str) -> Iterator[None]:
+    """Count the seconds in a terminal, beside the name of what takes them, and leave nothing there."""
+    shown = {"total": 1, "desc": what, "leave": False, "disable": not sys.stderr.isatty()}
+    with progress(bar_format="{desc} [{elapsed}]", **shown) as bar, ticking(bar):
+        yield
 
 
 def print_skipped(steps: list[Step]) -> None:

@@ -31,6 +31,7 @@ _STATE_TENSORS = 20  # tensors of a state that a training step keeps for its gra
 _CONFIGS_PER_STATE = 8  # measured on published files: 4 to 12 configurations of a node share a state
 _USABLE = 0.9  # share of the memory that is planned with
 _LONG_SHARE = 0.8  # of the cores, as about of the CPU time of the preset kaggle
+_QUIET = {"PYDEVD_DISABLE_FILE_VALIDATION": "1"}  # a kernel's debugger warns on the terminal, across the bar
 
 step_environment: contextvars.ContextVar[dict[str, str] | None] = contextvars.ContextVar(
     "step_environment", default=None
@@ -151,7 +152,7 @@ class PlannedKernel(AsyncKernelManager):
     async def start_kernel(self, **options: Any) -> None:
         """Start the Jupyter kernel."""
         self.provisioner = ForkedKernel(kernel_spec=self.kernel_spec, parent=self)
-        await super().start_kernel(**options, env={**os.environ, **(step_environment.get() or {})})
+        await super().start_kernel(**options, env={**os.environ, **_QUIET, **(step_environment.get() or {})})
 
 
 class StepPool(Executor):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fastslow.competition.catalog import COLLECTIONS, Collection, get_collection
+from fastslow.competition.catalog import COLLECTIONS, Collection
 from fastslow.core.errors import SettingsError
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import PROJECT, parse_value, resolve
@@ -335,8 +335,12 @@ def _scope(name: str, group: list[Collection]) -> str:
 
 def chosen_collections(names: list[str]) -> list[Collection]:
     """Return the collections of names such as ``layout:xla:random`` or, as tables have it, ``xla:random``."""
-    short = {collection.name.removeprefix("layout:"): collection for collection in COLLECTIONS}
-    return [short.get(name) or get_collection(name) for name in names]
+    known = {collection.name.removeprefix("layout:"): collection for collection in COLLECTIONS}
+    known |= {name: collection for collection in COLLECTIONS for name in (collection.name, collection.slug)}
+    if unknown := [name for name in names if name not in known]:
+        listed = ", ".join(collection.name for collection in COLLECTIONS)
+        raise SettingsError("collections", f"{unknown[0]!r} is none of {listed}{nearest(unknown[0], known)}")
+    return [known[name] for name in names]
 
 
 def parse_overrides(texts: list[str]) -> dict[str, dict]:
