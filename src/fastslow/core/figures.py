@@ -109,6 +109,7 @@ def in_style(draw: Callable[_Arguments, _Drawn]) -> Callable[_Arguments, _Drawn]
 
 def _lay_out(figure: "Figure") -> None:
     """Give all parts of a figure their final places, which matplotlib else does twice for each drawing."""
+    figure.set_dpi(DPI)  # at another one letters have other widths, and a label at the edge would be cut
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)
         figure.set_layout_engine(None)
