@@ -52,6 +52,21 @@ def test_a_label_at_the_edge_is_not_cut():
         assert np.asarray(image.convert("L"))[:, 0].min() > 250
 
 
+def test_a_title_that_is_wider_than_its_axes_stays_inside_the_figure():
+    @in_style
+    def titled(title):
+        figure = Figure(figsize=(7, 2), layout="constrained")
+        axes = figure.subplots()
+        axes.set_yticks([0], ["a long name of a program, which takes half of the width"])
+        axes.set_title(title)
+        return figure
+
+    with Image.open(io.BytesIO(png_bytes(titled("valid: 0.36 to 0.97, here the worst 40 of 64")))) as image:
+        assert np.asarray(image.convert("L"))[:40, -1].min() > 250
+    (axes,) = titled("short").axes
+    assert axes.get_title("left") == "short"
+
+
 def test_a_figure_is_laid_out_once():
     @in_style
     def draw_long_names(layout):

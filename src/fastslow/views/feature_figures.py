@@ -174,7 +174,7 @@ def _draw_layouts(axes: Axes, graph: Graph, order: np.ndarray, _: list[str]) -> 
     between = [runtime.groupby(row).transform("mean").var() for row in codes[varying]]
     strongest = int(np.argmax(between))
     share = between[strongest] / runtime.var() if runtime.var() else 0.0
-    return f"the layout of {tensors[strongest]} explains {percent(share)} of the runtimes' variance"
+    return f"the layout of {tensors[strongest]} explains {percent(share)} of the variance"
 
 
 def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]) -> str:
