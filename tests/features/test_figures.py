@@ -56,7 +56,7 @@ def test_the_configurations_of_a_graph_fastest_first(settings, name):
     top, heat, _ = plot_configurations(settings, name).axes
     shown, _, finding = top.get_title("left").partition("\n")
     graph = Features(settings.folder).graph("train", shown)
-    assert ("explains" if settings.kind == "layout" else "has tau") in finding
+    assert ("explains" if settings.kind == "layout" else "with tau") in finding
     assert not name or graph.name == name
     runtime = top.lines[0].get_ydata()
     np.testing.assert_allclose(runtime, np.sort(graph.runtime) / graph.runtime.min())

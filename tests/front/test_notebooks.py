@@ -22,12 +22,13 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Settings, require_package
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.runs.predictions import read_run_manifest
+from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.workflow.job_plan import PlannedKernel
 from fastslow.workflow.steps import Plan
 from helpers.cases import cases
 from helpers.competition_files import ROOT
-from helpers.workspace import environment
+from helpers.workspace import cut_sample, environment
 from notebook_parameters import (
     EXAMPLES,
     FOLDER,
@@ -107,6 +108,13 @@ def test_a_notebook_explains_itself_and_every_figure():
         for before, cell in zip(cells, cells[1:], strict=False):
             if cell.cell_type == "code" and cell.source.splitlines()[-1].startswith("plot_"):
                 assert before.cell_type == "markdown" and len(before.source) > 100, cell.source
+
+
+def test_a_notebook_ends_with_what_comes_next():
+    for path in (FROM_SCRATCH, *NOTEBOOKS, OWN_MODEL, SEARCH):
+        last = read(path).cells[-1]
+        assert last.cell_type == "markdown", path.stem
+        assert re.search(r"\.ipynb|fastslow |make ", last.source), path.stem
 
 
 def test_the_parameters_of_each_notebook_are_the_defaults(capsys):
@@ -257,9 +265,13 @@ def test_a_notebook_runs_untouched_and_cuts_no_cell(own_home, executed, stem):
     check_cells(notebook)
 
 
-def test_settings_are_searched_over_folds_of_programs(executed):
-    """The small copy of the sample has two train programs, so two folds."""
-    notebook = executed(SEARCH.stem, folds=2, trials=2, trees=5)
+def test_settings_are_searched_over_folds_of_programs(own_home, executed):
+    """With its own folds, trials and trees. The finished run has two train programs for three folds."""
+    root = cut_sample(own_home / "three", {"train": 3, "valid": 2, "test": 1})
+    data = {"collection": "layout:nlp:default", "data_root": str(root), "workers": 1}
+    build_features(FeatureSettings(**data, folder="features/three/layout-nlp-default"))
+    notebook = executed(SEARCH.stem, run="three")
+    check_cells(notebook)
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 1
     page, _ = HTMLExporter().from_notebook_node(notebook)
@@ -270,7 +282,8 @@ def test_settings_are_searched_over_folds_of_programs(executed):
 
 def test_a_model_of_ones_own_is_fitted_listed_and_submitted(own_home, executed):
     """Ten lines of fitting; its loops are the only logic of a notebook beside ``01_from_scratch``."""
-    executed(OWN_MODEL.stem)
+    page, _ = HTMLExporter().from_notebook_node(executed(OWN_MODEL.stem))
+    assert ">boosting</td>" in page, "its row of the leaderboard"
     sources = [cell.source for cell in code_cells(OWN_MODEL)]
     (fit,) = [source for source in sources if "model.fit(" in source]
     assert len([line for line in fit.splitlines() if line]) <= 10

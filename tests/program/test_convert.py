@@ -118,7 +118,7 @@ def test_a_folder_has_a_picture_and_tables_of_what_was_found(source, tmp_path):
     conversion = write_conversion(settings_of(source, tmp_path))
     summary = summarise(conversion)
     assert summary["nodes"] == 17 and summary["configurable nodes"] == 9 and summary["computations"] == 1
-    assert summary["possible configurations"] == f"10^{np.log10(2 * 24 * 24):.1f}"
+    assert summary["tied choices"] == 3 and summary["possible configurations"] == f"{2 * 24 * 24:,}"
     first, second = list_configurable(conversion.module, conversion.nodes).to_dict("records")[:2]
     assert first["name"] == "dot.3" and first["node"] == 2
     assert [first[role] for role in ("output", "input", "kernel")] == [

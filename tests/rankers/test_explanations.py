@@ -101,7 +101,7 @@ def test_the_importance_is_compared_over_seeds_and_runs(explanation, tmp_path, m
     figure = plot_spread(table)
     (axes,) = figure.axes
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["mine", "theirs"]
-    assert "every one of 3 rankers" in figure.get_suptitle()
+    assert figure.get_suptitle().endswith("features are needed by all of 3 rankers")
     alone = Explanation(settings.replace(others=[str(tmp_path)]), explanation.all_columns)
     with pytest.raises(SettingsError, match=r"others: .* folders of runs that hold ranker-x-s\[0-9\]\*"):
         alone.spread()

@@ -109,9 +109,25 @@ def in_style(draw: Callable[_Arguments, _Drawn]) -> Callable[_Arguments, _Drawn]
 
 def _lay_out(figure: "Figure") -> None:
     """Give all parts of a figure their final places, which matplotlib else does twice for each drawing."""
+    figure.set_dpi(DPI)  # at another one letters have other widths, and a label at the edge would be cut
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)
         figure.set_layout_engine(None)
+    _keep_titles_inside(figure)
+
+
+def _keep_titles_inside(figure: "Figure") -> None:
+    """Let a title that would leave the figure on the right begin further left, at most at the edge."""
+    from matplotlib.text import Text
+
+    for axes in figure.axes:
+        title = axes.get_title(loc="left")
+        for text in axes.get_children():
+            if isinstance(text, Text) and title and text.get_text() == title:
+                place = text.get_window_extent()
+                beyond = min(place.x1 - figure.bbox.x1, place.x0)
+                if beyond > 0:
+                    text.set_x(text.get_position()[0] - beyond / axes.bbox.width)
 
 
 def _describe_in_notebooks() -> None:

@@ -68,13 +68,17 @@ def survey(settings: DataReportSettings) -> pd.DataFrame:
 
 
 def summarise(files: pd.DataFrame) -> pd.DataFrame:
-    """Return counts, medians and maxima of :func:`survey`, one row per collection and split."""
+    """Return counts, rounded medians and maxima of :func:`survey`, one row per collection and split."""
     groups = files.groupby(["collection", "split"], sort=False)
+
+    def middle(counts: pd.Series) -> int:
+        return round(counts.median())
+
     columns = {
         "files": ("name", "size"),
-        "nodes, median": ("nodes", "median"),
+        "nodes, median": ("nodes", middle),
         "nodes, most": ("nodes", "max"),
-        "configurations, median": ("configs", "median"),
+        "configurations, median": ("configs", middle),
         "configurations, most": ("configs", "max"),
         "configurable, most": ("configurable", "max"),
         "MB, most": ("config_mb", "max"),
@@ -189,16 +193,17 @@ def plot_runtimes(program: Program) -> Figure:
     relative = runtime / runtime.min()
     fastest = f"{program.runtime.min():,} in the unit of the file"
     if program.normalizers is not None:
-        fastest = f"{runtime.min():.2f} of the compiler's default"
-    figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+        fastest = f"{runtime.min():.2f} of the compiler's default tile"
+    figure = Figure(figsize=(WIDTH, 3.4), layout="constrained")
     axes = figure.subplots()
     axes.hist(relative, bins=60, color=NETWORK)
     median = np.median(relative)
     axes.axvline(median, color="black", linestyle="--", label=f"median {median:.2f}")
-    sizes = f"{counted(len(relative), 'configuration')}, slowest / fastest {relative.max():.2f}"
+    slowest = f"the slowest of {counted(len(relative), 'configuration')}"
+    found = f"{slowest} takes {relative.max():.2f} times as long as the fastest"
     axes.set(
-        title=f"{shortened(program.path.stem, 30)}: {sizes}",
-        xlabel=f"runtime / fastest (1 = {fastest})",
+        title=f"{shortened(program.path.stem, 60)}\n{found}",
+        xlabel=f"runtime, in multiples of the fastest (1: {fastest})",
         ylabel="configurations",
     )
     axes.legend()

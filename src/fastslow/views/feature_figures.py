@@ -174,7 +174,7 @@ def _draw_layouts(axes: Axes, graph: Graph, order: np.ndarray, _: list[str]) -> 
     between = [runtime.groupby(row).transform("mean").var() for row in codes[varying]]
     strongest = int(np.argmax(between))
     share = between[strongest] / runtime.var() if runtime.var() else 0.0
-    return f"{tensors[strongest]} explains {percent(share)} of the variance"
+    return f"the layout of {tensors[strongest]} explains {percent(share)} of the variance"
 
 
 def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]) -> str:
@@ -188,7 +188,7 @@ def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]
     axes.figure.colorbar(image, ax=axes, pad=0.01, aspect=40, label="standard deviations from the mean")
     taus = [kendall_tau(graph.runtime[order], row) for row in values]
     strongest = int(np.argmax(np.abs(taus)))
-    return f"{columns[varying[strongest]]} has tau {taus[strongest]:+.2f}"
+    return f"{columns[varying[strongest]]} orders the runtimes best, with tau {taus[strongest]:+.2f}"
 
 
 _PANELS = 12  # graphs plotted at most
@@ -257,7 +257,7 @@ def plot_violation(settings: ViolationSettings) -> Figure:
     figure.supxlabel(shown, fontsize=9.5)
     figure.supylabel("runtime over the fastest's", fontsize=9.5)
     figure.suptitle(
-        f"{shown}: mean tau {np.mean(taus):+.2f} on {counted(len(taus), 'program')}"
+        f"{shown}: mean tau {np.mean(taus):+.2f} on the first {counted(len(taus), 'train program')}"
         + say_shortened(names, _NAME),
         weight="bold",
     )

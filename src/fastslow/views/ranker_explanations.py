@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import SettingsError, counted
 from fastslow.core.figures import FURTHER, TREES, in_style, shortened
 from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.rankers.fit import Fitted
@@ -204,7 +204,7 @@ def plot_importances(explanation: Explanation) -> Figure:
     right.axvline(0, color="black", linewidth=0.8)
     right.set(title="what the valid score needs", xlabel="drop of the valid score when shuffled")
     largest = explanation.permutation.iloc[0]
-    found = f"{largest['column']} is needed most: shuffled, it costs {largest['drop']:.3f} of the valid score"
+    found = f"without {largest['column']} the valid score drops most, by {largest['drop']:.3f}"
     figure.suptitle(f"{explanation.features.collection.name}: {found}", weight="bold")
     return figure
 
@@ -239,8 +239,8 @@ def plot_spread(table: pd.DataFrame) -> Figure:
     if len(runs) > 1:
         axes.legend(title="run")
     axes.set_xlabel("drop of the valid score when shuffled; a dot is a ranker")
-    needed = f"{(lowest > 0).sum()} of {len(columns)} features"
-    figure.suptitle(f"shuffled, {needed} cost every one of {rankers} rankers some score", weight="bold")
+    needed = f"{(lowest > 0).sum()} of {len(columns)} features are needed"
+    figure.suptitle(f"{needed} by {'all of ' * (rankers > 1)}{counted(rankers, 'ranker')}", weight="bold")
     return figure
 
 

@@ -6,6 +6,7 @@ configurations are sampled from its layout space. ``fastslow.convert``, ``make c
 """
 
 import hashlib
+import math
 import random
 import sys
 from collections import Counter
@@ -280,14 +281,17 @@ def summarise(program: ConvertedProgram) -> pd.Series:
     """Return the sizes of the graph, of its configuration space and of the file, named after the npz."""
     arrays, nodes = program.arrays, program.nodes
     opcodes = (i.opcode for c in program.module.computations for i in c.instructions)
-    possible = sum(np.log10(len(choice.options)) for choice in imposable(nodes))
+    options = [len(choice.options) for choice in imposable(nodes)]
+    possible = math.prod(options)
+    about = f"about 10^{math.log10(possible):.0f}"
     facts = {
         "nodes": len(arrays["node_opcode"]),
         "edges": len(arrays["edge_index"]),
         "computations": len(program.module.computations),
         "newer opcodes": newer_opcodes(opcodes) or "none",
         "configurable nodes": len(nodes),
-        "possible configurations": f"10^{possible:.1f}",
+        "tied choices": sum(number > 1 for number in options),
+        "possible configurations": f"{possible:,}" if possible < 1e9 else about,
         "configurations written": len(arrays["config_runtime"]),
         "labels": program.labels,
     }

@@ -17,6 +17,11 @@ _CONVERSION = tuple(ProgramSettings.model_fields)
 class RankSettings(ProgramSettings):
     """Settings of the ranking of one program."""
 
+    main: ClassVar[tuple[str, ...]] = (
+        *("source", "known", "run", "configs", "collection", "default", "estimate"),
+        *("data_root", "name", "seed"),
+    )
+
     source: str = ""
     """Program to rank: a competition file (npz), an HLO file (HloModuleProto, HloProto, TpuGraphs' ``.pb`` or
     text), or ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for ``jax.jit``."""

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from annotated_types import Le
 
@@ -109,6 +109,11 @@ class SearchSettings(Settings):
 
 class TuneSettings(SearchSettings, SourceSettings):
     """Settings of the tuning of one program."""
+
+    main: ClassVar[tuple[str, ...]] = (
+        *("source", "run", "evaluator", "command", "evaluations", "budget_seconds", "strategy", "batch"),
+        *("collection", "data_root", "name", "seed"),
+    )
 
     source: str = ""
     """Program to tune: a labelled competition file (npz), an HLO file (HloModuleProto, HloProto, TpuGraphs'
