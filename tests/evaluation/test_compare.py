@@ -122,8 +122,14 @@ def test_two_runs_are_compared_by_collection(features, tmp_path, monkeypatch, ca
     said = capsys.readouterr().out
     assert "one is better" in said or "no difference beyond chance" in said
     assert "not compared: layout:nlp:random (only one has it)" in said
+    part = tmp_path / "runs" / "part"
+    for name in ("ranker-layout-xla-random-s0", "gnn-layout-xla-random-s0"):
+        write_run(part / name, features, random_scores(features, rng, 1.0))
+    of_part = "name one of its models, such as part"
     for other, problem in (
         ("runs/two/ensemble-layout-xla-random", "a run and a model do not compare"),
+        ("part/ranker", f"'part/ranker' is no run, .*; {of_part}/ranker-layout-xla-random-s0"),
+        ("part", f"'part' is no folder .*, and no run with ensembles; {of_part}/gnn-layout-xla-random-s0"),
         ("tow", "'tow' is no run, model's folder or submission; .*; did you mean 'two'"),
     ):
         with pytest.raises(SettingsError, match=f"other: .*{problem}"):

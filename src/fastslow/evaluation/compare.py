@@ -143,7 +143,7 @@ def pairs_of_models(settings: CompareSettings) -> list[tuple[Path, Path]]:
     for field, folder in (("one", one), ("other", other)):
         if not folder.exists():
             typed = getattr(settings, field)
-            hint = nearest(typed, [path.name for path in resolve("runs").glob("*/")])
+            hint = _a_model(folder) or nearest(typed, [path.name for path in resolve("runs").glob("*/")])
             lists = "`fastslow leaderboard` lists runs and blends"
             raise SettingsError(field, f"{typed!r} is no run, model's folder or submission; {lists}{hint}")
     single = [(folder / MANIFEST).is_file() for folder in (one, other)]
@@ -154,8 +154,10 @@ def pairs_of_models(settings: CompareSettings) -> list[tuple[Path, Path]]:
         return [(one, other)]
     slugs = [f"ensemble-{collection.slug}" for collection in COLLECTIONS]
     runs = [{slug for slug in slugs if (folder / slug / MANIFEST).is_file()} for folder in (one, other)]
-    for field, model, run in zip(("one", "other"), single, runs, strict=True):
-        settings.require(model or bool(run), field, "a folder of a finished model, or a run with ensembles")
+    for field, folder, model, run in zip(("one", "other"), (one, other), single, runs, strict=True):
+        if not model and not run:
+            is_none = "is no folder of a finished model, and no run with ensembles"
+            raise SettingsError(field, f"{getattr(settings, field)!r} {is_none}{_a_model(folder / 'gnn')}")
     if any(single):
         raise SettingsError(
             "other", "a run and a model do not compare; name the model's folder in the run too"
@@ -163,6 +165,14 @@ def pairs_of_models(settings: CompareSettings) -> list[tuple[Path, Path]]:
     if not runs[0] & runs[1]:
         raise SettingsError("other", f"{settings.other} has no collection in common with {settings.one}")
     return [(one / slug, other / slug) for slug in slugs if slug in runs[0] & runs[1]]
+
+
+def _a_model(folder: Path) -> str:
+    """Return the advice to name a model of the run around a folder, one of the kind that is its name."""
+    models = sorted(path.parent.name for path in folder.parent.glob(f"*-*/{MANIFEST}"))
+    models = [name for name in models if not name.startswith("training-")]
+    alike = [name for name in models if name.startswith(f"{folder.name}-")] or models
+    return f"; name one of its models, such as {folder.parent.name}/{alike[0]}" if alike else ""
 
 
 def compare_table(settings: CompareSettings, one: Path, other: Path) -> pd.DataFrame:

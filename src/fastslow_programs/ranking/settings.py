@@ -18,8 +18,16 @@ class RankSettings(ProgramSettings):
     """Settings of the ranking of one program."""
 
     main: ClassVar[tuple[str, ...]] = (
-        *("source", "known", "run", "configs", "collection", "default", "estimate"),
-        *("data_root", "name", "seed"),
+        "source",
+        "known",
+        "run",
+        "configs",
+        "collection",
+        "default",
+        "estimate",
+        "data_root",
+        "name",
+        "seed",
     )
 
     source: str = ""

@@ -111,8 +111,18 @@ class TuneSettings(SearchSettings, SourceSettings):
     """Settings of the tuning of one program."""
 
     main: ClassVar[tuple[str, ...]] = (
-        *("source", "run", "evaluator", "command", "evaluations", "budget_seconds", "strategy", "batch"),
-        *("collection", "data_root", "name", "seed"),
+        "source",
+        "run",
+        "evaluator",
+        "command",
+        "evaluations",
+        "budget_seconds",
+        "strategy",
+        "batch",
+        "collection",
+        "data_root",
+        "name",
+        "seed",
     )
 
     source: str = ""
