@@ -253,7 +253,7 @@ def _call(
 
 
 def _in_words(error: BaseException) -> str:
-    """Return what an error says; of a lost connection what the innermost error says, without addresses."""
+    """Return the words of an error; the innermost error of a lost connection, without addresses."""
     texts = []
     while inner := _cause(error):
         texts += [text.rstrip(".") for text in error.args if isinstance(text, str) and "://" not in text]

@@ -213,7 +213,7 @@ def _follow(kernel: str) -> dict[str, Any]:
 def _print_new(printed: list[str], place: Iterator[int], piece: str) -> None:
     """Print a piece of a log unless it was printed: Kaggle sends the log from its beginning each time.
 
-    What kaggle itself says in between is no piece of it.
+    Lines of the kaggle package on a lost connection are left out.
     """
     if not piece.startswith(_LOG_LOST) and next(place) == len(printed):
         printed.append(piece)
