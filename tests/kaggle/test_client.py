@@ -3,6 +3,7 @@
 import base64
 import errno
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import requests
 import urllib3.exceptions
 from hypothesis import given
 from hypothesis import strategies as st
+from tqdm import tqdm
 
 from fastslow.core.errors import DataError
 from fastslow.evaluation.submission_record import SubmissionResult
@@ -201,6 +203,34 @@ def test_no_network(here, csv, monkeypatch):
     assert caught.value.transient
     said = "Kaggle cannot be reached (the proxy 127.0.0.1:9 refuses the connection)."
     assert str(caught.value) == f"{said} Check the network and proxy and run it again"
+
+
+def test_a_connection_that_always_closes_is_one_sentence(here, csv, monkeypatch, capsys):
+    """Neither urllib3's words with the address nor a remedy within a problem."""
+    monkeypatch.setattr(client, "_SETTLED_S", 0.0)
+    lost = "RemoteDisconnected: Remote end closed connection without response"
+    here.answers = {"CreateSubmission": [DROP]}
+    with pytest.raises(KaggleError) as caught:
+        client.submit(csv, "m")
+    assert caught.value.transient
+    said = f"did not answer in full (CreateSubmission: Unable to connect to proxy: {lost})"
+    assert f"{said}. Looking whether Kaggle lists it\n" in capsys.readouterr().err
+    assert str(caught.value).endswith(
+        f"{said}, and Kaggle does not list it. Check the network and proxy and run it again"
+    )
+    here.answers = {"ListSubmissions": [DROP]}
+    with pytest.raises(
+        KaggleError, match="list of submissions cannot be read .*[)]. Check the network and run"
+    ) as c:
+        client.find_settled(result_of(csv))
+    assert "://" not in str(c.value) and str(c.value).count("run it again") == 1
+
+
+def test_no_semaphore_outlives_the_process_of_a_call(here, csv, monkeypatch):
+    """Python would print two lines on a leaked one after the last line of the command."""
+    monkeypatch.delattr(tqdm, "_lock", raising=False)
+    client.submit(csv, "m")
+    assert isinstance(tqdm.get_lock(), type(threading.RLock()))
 
 
 def test_a_download_without_a_way_to_kaggle_ends_at_once(here, tmp_path, monkeypatch, capsys):

@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import shutil
+from functools import partial
 
 import nbformat
 import pytest
@@ -89,7 +90,7 @@ def test_one_that_runs_is_followed_and_not_pushed_again(stub, home, capsys):
     }
     assert cli.main([*COMMAND, "target=submission"]) == 0
     said = capsys.readouterr().out
-    assert "is running on Kaggle: not sent again" in said and not stub.pushed
+    assert "has the status running on Kaggle: not sent again" in said and not stub.pushed
     assert said.count("line 7\n") == 1, "Kaggle sends the log from its beginning each time"
     assert (home / "runs" / "smoke" / "run.json").is_file()
 
@@ -98,7 +99,7 @@ def test_one_that_has_finished_is_fetched(stub, home, capsys):
     stub.states = ["COMPLETE"]
     stub.answers = {"/output/submissions/smoke.csv": [DROP]}
     assert cli.main([*COMMAND, "target=submission"]) == 0
-    assert "is complete on Kaggle: not sent again" in capsys.readouterr().out and not stub.pushed
+    assert "has the status complete on Kaggle: not sent again" in capsys.readouterr().out and not stub.pushed
     assert (home / "submissions" / "smoke.csv").read_bytes() == stub.output["submissions/smoke.csv"]
 
 
@@ -187,11 +188,65 @@ def test_one_that_fails_shows_its_log_and_loses_nothing(stub, home, capsys, stat
     assert cli.main(COMMAND) == 1
     printed, said = capsys.readouterr()
     assert "".join(LOG) in printed
-    assert f"me/fastslow-smoke ended with status {state}" in said and "under runs/smoke" in said
+    assert f"me/fastslow-smoke ended with status {state}" in said
+    assert f"It left {home / 'runs' / 'smoke'}. Its log is above" in said
     assert ("exceeded the max allowed execution duration" in said) == (state == "ERROR")
-    assert "its log is above and at https://www.kaggle.com/code/me/fastslow-smoke" in said
+    assert "Its log is above and at https://www.kaggle.com/code/me/fastslow-smoke" in said
     assert (home / "runs" / "smoke" / "ranker-tile-xla-s0" / "manifest.json").is_file()
     assert not stub.calls["CreateSubmission"]
+
+
+def test_one_that_failed_unseen_is_fetched_and_not_pushed_again(stub, home, capsys):
+    """The laptop slept, or Ctrl-C had ended the following."""
+    stub.states = ["ERROR"]
+    assert cli.main(COMMAND) == 1
+    printed, said = capsys.readouterr()
+    assert "has the status error on Kaggle: not sent again" in printed and "".join(LOG) in printed
+    assert f"It left {home / 'runs' / 'smoke'}, {home / 'submissions' / 'smoke.csv'}. Its log" in said
+    assert (home / "runs" / "smoke" / "run.json").is_file() and not stub.pushed
+
+
+def test_one_that_failed_and_left_nothing_is_pushed_by_the_same_command(stub, home, capsys):
+    output, stub.output, stub.states = stub.output, {}, ["RUNNING", "ERROR"]
+    assert cli.main(COMMAND) == 1
+    assert "It left nothing: type it again to send it anew. Its log is above" in capsys.readouterr().err
+    stub.states = ["ERROR", "QUEUED", "QUEUED", "COMPLETE"]
+    stub.api = partial(_with_output, stub, output, stub.api)
+    assert cli.main([*COMMAND, "target=submission"]) == 0
+    assert len(stub.pushed) == 1 and (home / "submissions" / "smoke.csv").is_file()
+    assert "me/fastslow-smoke is queued\n" in capsys.readouterr().out
+
+
+def _with_output(stub, output, api, name, request):
+    """Answer as the stub does; a notebook that is pushed leaves output."""
+    if name == "SaveKernel":
+        stub.output = output
+    return api(name, request)
+
+
+def test_a_lost_connection_to_the_log_hides_none_of_its_lines(monkeypatch, capsys):
+    """kaggle says among the lines that it was lost; the log comes from its beginning each time."""
+    lost = "Log stream connection lost, reconnecting...\n"
+    calls = [[*LOG[:3], lost, lost], LOG]
+    states = iter(["RUNNING", "ERROR"])
+
+    def call(method, hear, **_):
+        for piece in calls.pop(0):
+            hear(piece)
+
+    monkeypatch.setattr(kernel, "call", call)
+    monkeypatch.setattr(kernel, "_POLL_S", 0.0)
+    monkeypatch.setattr(kernel, "persistent_call", lambda *_, **__: {"status": next(states)})
+    assert kernel._follow("me/fastslow-smoke") == {"status": "ERROR"}
+    assert capsys.readouterr().out == "".join(LOG)
+
+
+def test_a_competition_whose_rules_were_not_accepted_is_named_at_once(stub, capsys):
+    answer = {"ref": "me/fastslow-smoke", "invalidCompetitionSources": [COMPETITION]}
+    stub.answers = {"SaveKernel": [(200, answer)]}
+    assert cli.main(COMMAND) == 1
+    said = capsys.readouterr().err
+    assert f"gave the notebook no access to {COMPETITION}" in said and f"{COMPETITION}/rules" in said
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,11 @@ def test_the_notebook_writes_the_csv_where_kaggle_takes_it(kaggle, finished, tmp
     assert {*leaderboard(LeaderboardSettings()).table["run"]} == {"smoke"}
 
 
+def test_papermill_reads_every_parameter():
+    """It reads none from a line with a second equals sign, which may stand in a comment."""
+    assert [*papermill.inspect_notebook(ROOT / NOTEBOOK)] == ["root", "name", "hours", "settings"]
+
+
 def test_the_notebook_without_the_repository_says_what_to_attach(kaggle, tmp_path):
     (kaggle / "input").rename(tmp_path / "elsewhere")
     cells = json.loads((ROOT / NOTEBOOK).read_text())["cells"]

@@ -174,7 +174,7 @@ def test_data_whose_order_is_unproven_are_uploaded_only_where_that_is_said(stub,
         assert cli.main([*COMMAND, "data=kaggle"]) == 1
         said = capsys.readouterr().err
         assert "warning: " in said and "unproven_order: nobody has shown" in said
-        assert "add SET=unproven_order=True" in said and not stub.uploads
+        assert "add unproven_order=True (with make SET=unproven_order=True)" in said and not stub.uploads
     assert cli.main([*COMMAND, "data=kaggle", "unproven_order=True"]) == 0
     assert stub.uploads == [csv.read_bytes()]
 
@@ -187,11 +187,18 @@ def test_a_submission_of_another_release_than_the_data_is_not_uploaded(stub, csv
     assert not stub.uploads
 
 
-def test_a_blend_is_uploaded_and_its_score_recorded(stub, csv, monkeypatch):
+def test_a_blend_is_uploaded_and_its_score_recorded(stub, csv, capsys, monkeypatch):
     monkeypatch.chdir(csv.parent)
     (csv.parent / "theirs.csv").write_bytes(csv.read_bytes())
-    blend = ("blend", csv.name, "theirs.csv", "out=both.csv", "upload=True")
-    assert cli.main([*blend, f"data_root={csv.parents[1] / 'data' / 'raw'}"]) == 0
+    raw = csv.parents[1] / "data" / "raw"
+    blend = ("blend", csv.name, "theirs.csv", "out=both.csv", "upload=True", f"data_root={raw}")
+    assert cli.main(blend) == 1
+    assert f"upload: {raw} is not the Kaggle competition" in capsys.readouterr().err and not stub.uploads
+    (raw / "solution.csv").unlink()  # as of the real competition, which publishes no test labels
+    (raw / PROVENANCE).unlink()
+    assert cli.main(blend) == 1
+    assert "or add unproven_order=True" in capsys.readouterr().err and not stub.uploads
+    assert cli.main([*blend, "unproven_order=True"]) == 0
     both = csv.with_name("both.csv")
     assert stub.uploads == [both.read_bytes()] and both.read_bytes() == csv.read_bytes()
     assert read_submission_record(both)["kaggle"] == {"public": 0.694, "private": 0.705}

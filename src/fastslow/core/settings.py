@@ -302,22 +302,15 @@ class Settings(BaseModel):
         settings = dict(fixed or {})
         dotted = []
         if first.endswith("..."):
-            named = [text.partition("=")[0] in cls.model_fields for text in texts]
-            count = named.index(True) if True in named else len(texts)
+            count = next((n for n, text in enumerate(texts) if cls._is_setting(text)), len(texts))
             settings |= {first.removesuffix("..."): [*texts[:count]]} if count else {}
-            texts = texts[count:]
-            first = ""
+            texts, first = texts[count:], ""
         for place, text in enumerate(texts):
             name, equals, value = text.partition("=")
-            unknown = name not in cls.model_fields and "." not in name
-            if dashed and text in dashed and unknown:
+            if text in dashed and name not in cls.model_fields and "." not in name:
                 raise SettingsError(f"--{name}: no such setting; {cls._hint(name)}")
-            if place < len(first.split()) and name not in cls.model_fields:
-                if equals and unknown and nearest(name, cls.model_fields) and not resolve(text).exists():
-                    raise SettingsError(name, f"no such setting; {cls._hint(name)}")
-                name = first.split()[place]
-                equals = "="
-                value = text
+            if place < len(first.split()) and not cls._is_setting(text):
+                name, equals, value = first.split()[place], "=", text
             if not equals or not name:
                 raise SettingsError(f"{text!r}: a setting is given as NAME=VALUE (for example seed=1)")
             if "." in name and "set" in cls.model_fields:
@@ -338,6 +331,13 @@ class Settings(BaseModel):
             return cls(**settings)
         except UnknownSetting as error:  # a command is no class to its user
             raise error.named(error.name) from None
+
+    @classmethod
+    def _is_setting(cls, text: str) -> bool:
+        """Return whether a word gives a setting, perhaps a misspelt one, and is no file of that name."""
+        name, equals, _ = text.partition("=")
+        close = equals and "." not in name and nearest(name, cls.model_fields) and not resolve(text).exists()
+        return name in cls.model_fields or bool(close)
 
     @classmethod
     def from_record(cls, recorded: Mapping[str, Any]) -> Self:
@@ -436,8 +436,8 @@ class Settings(BaseModel):
         field = cls.model_fields[name]
         if len(error["loc"]) > 1:  # an element of a list
             (element,) = get_args(field.annotation)
-            problem = f"{value!r} in the list is {_words(type(value))}, {_words(element)} wanted"
-            return SettingsError(name, problem)
+            found = "not finite" if element is type(value) is float else _words(type(value))
+            return SettingsError(name, f"{value!r} in the list is {found}, {_words(element)} wanted")
         allowed = allowed_of(field)
         kind = kind_of(field)
         if type(value) is kind or (kind is float and type(value) is int):

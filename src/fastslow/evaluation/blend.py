@@ -15,7 +15,7 @@ from fastslow.competition.submission_csv import HEADER
 from fastslow.core.errors import DataError, SettingsError, counted, listed
 from fastslow.core.files import atomic_path, file_digest
 from fastslow.core.setting_fields import nearest
-from fastslow.core.settings import Settings, find_data, resolve
+from fastslow.core.settings import Settings, find_data, parse_value, resolve
 from fastslow.core.tables import sentences_text
 from fastslow.evaluation.scores import score_submission, solution_of
 from fastslow.evaluation.submission_record import read_submission_record, submission_path, write_record
@@ -23,9 +23,11 @@ from fastslow.evaluation.submission_record import read_submission_record, submis
 
 def _as_floats(value: Any) -> Any:
     """Return numbers that a command line gives as ``2,1`` as a list, and a single one, too."""
-    if isinstance(value, int | float):
-        return [float(value)]
-    return [*map(float, value)] if isinstance(value, tuple | list) else value
+    if isinstance(value, str):  # one of them is no number: the error names it
+        value = [parse_value(part) for part in value.split(",")]
+    if not isinstance(value, tuple | list):
+        value = [value]
+    return [float(number) if isinstance(number, int) else number for number in value]
 
 
 class BlendSettings(Settings):
@@ -43,6 +45,9 @@ class BlendSettings(Settings):
     data that one of the submissions was made from, as its record has it."""
     upload: bool = False
     """Upload the blend to Kaggle, and record its score."""
+    unproven_order: bool = False
+    """With ``upload``: upload although the layout test files are not known to have the row order that Kaggle
+    scores (``data/README.md``)."""
 
     def check(self) -> None:
         """Check that there are several submissions, and a weight for each."""

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from types import UnionType
 from typing import Any
@@ -112,6 +113,7 @@ class KaggleError(FastslowError):
 
     def __init__(self, problem: str, remedy: str, transient: bool = False):
         super().__init__(f"{problem}. {remedy}")
+        self.problem, self.remedy = problem, remedy
         self.transient = transient
 
 
@@ -221,6 +223,9 @@ def _call(
     answers: list[Any] = []
     try:
         with _watch_answers(answers):
+            from tqdm import tqdm
+
+            tqdm.set_lock(threading.RLock())  # the default one is a semaphore, which outlives this process
             from kaggle.api.kaggle_api_extended import KaggleApi  # importing it authenticates and may fail
 
             api = KaggleApi()
@@ -244,7 +249,22 @@ def _call(
             return "unreachable", "", reason
         if answers and isinstance(error, (*_UNREAD, json.JSONDecodeError)):
             return kind, _name_of(answers[-1].url), f"the answer is {answers[-1].text[:_SHOWN]!r}"
-        return kind, _request_of(error), f"{type(error).__name__}: {error}"
+        return kind, _request_of(error), _in_words(error)
+
+
+def _in_words(error: BaseException) -> str:
+    """Return the words of an error; the innermost error of a lost connection, without addresses."""
+    texts = []
+    while inner := _cause(error):
+        texts += [text.rstrip(".") for text in error.args if isinstance(text, str) and "://" not in text]
+        error = inner
+    return ": ".join([*texts, f"{type(error).__name__}: {error}"])
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """Return the error that another one wraps, as requests and urllib3 keep it; None where there is none."""
+    wrapped = (getattr(error, "reason", None), *reversed(error.args))
+    return next((value for value in wrapped if isinstance(value, BaseException)), None)
 
 
 def _watch_uploads(api: Any) -> list[int]:

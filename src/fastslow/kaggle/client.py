@@ -103,9 +103,10 @@ def submit(
             raise CallError("limit", error.said) from error
         if error.kind in _REFUSED or error.request in _NOTHING_SENT:
             raise
-        print(f"{error}. Looking whether Kaggle lists it", file=sys.stderr, flush=True)
+        print(f"{error.problem}. Looking whether Kaggle lists it", file=sys.stderr, flush=True)
         if find_settled(result) is None:
-            raise
+            problem = f"{error.problem}, and Kaggle does not list it"
+            raise KaggleError(problem, error.remedy, error.transient) from error
     return result
 
 
@@ -125,7 +126,7 @@ def _send(csv: Path, message: str) -> None:
             passing = error.request in _NOTHING_SENT and error.kind == "network"
             if pause_s is None or not passing:
                 raise
-            print(f"{error}. Trying again in {pause_s:.0f} s", file=sys.stderr, flush=True)
+            print(f"{error.problem}. Trying again in {pause_s:.0f} s", file=sys.stderr, flush=True)
         time.sleep(pause_s)
 
 
@@ -195,7 +196,8 @@ def find_settled(result: SubmissionResult, report: Callable[[str], None] = print
     left_s = min(result.begun + _SETTLED_S - time.time(), _SETTLED_S)
     ours, state = _watch(result, left_s, min(5.0, _SETTLED_S), report, lambda _: True)
     if ours is None and state != _UNLISTED:
-        raise KaggleError(f"Kaggle's list of submissions cannot be read ({state})", "Run it again", True)
+        remedy = "Check the network and run it again"
+        raise KaggleError(f"Kaggle's list of submissions cannot be read ({state})", remedy, True)
     return ours
 
 
@@ -252,7 +254,7 @@ def _watch(
         except KaggleError as error:
             if not error.transient:
                 raise
-            state = str(error)
+            state = error.problem
         waited = time.monotonic() - began
         if (ours and is_enough(ours)) or waited + poll_s > timeout_s:
             return ours, state
@@ -293,7 +295,7 @@ def persistent_call(method: str, **arguments: Any) -> Any:
         except CallError as error:
             if error.kind != "network":
                 raise
-            print(f"{error}. Trying again in {pause_s:.0f} s", file=sys.stderr, flush=True)
+            print(f"{error.problem}. Trying again in {pause_s:.0f} s", file=sys.stderr, flush=True)
         time.sleep(pause_s)
     return call(method, **arguments)
 

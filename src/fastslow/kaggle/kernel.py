@@ -1,8 +1,8 @@
 """Train on Kaggle's own GPUs: push code and notebook, follow the log, fetch what was made.
 
 Tested with the unmodified kaggle package against a loopback stub (``tests/helpers/kaggle_stub.py``). Kaggle
-knows the state of a notebook: the same command again follows one that runs, and fetches one that has
-finished. The record of a CSV that was fetched names its notebook, so that it is not fetched again.
+knows the state of a notebook: the same command again follows one that runs, and fetches what one left that
+has finished or failed. The record of a CSV that was fetched names its notebook: it is not fetched again.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,11 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
 from fastslow.core.artifacts import commit
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import SettingsError, listed
 from fastslow.core.files import read_json, write_json, writer_lock
 from fastslow.core.settings import PROJECT, resolve
 from fastslow.evaluation.submission_record import read_submission_record, update_record
-from fastslow.kaggle.api_process import CODE_PAGE, CallError, KaggleError, call, field_of
+from fastslow.kaggle.api_process import CODE_PAGE, PAGE, CallError, KaggleError, call, field_of
 from fastslow.kaggle.client import persistent_call, require_credentials
 
 PUSHED_NOTEBOOK = PROJECT / "notebooks" / "90_on_kaggle.ipynb"
@@ -38,6 +38,7 @@ _READY_POLLS = 80  # most, until a dataset is ready
 _BEGUN_POLLS = 8  # most, until a notebook is queued
 _QUEUED_POLLS = 960  # most in a row, of four hours
 _QUEUED = "QUEUED"
+_LOG_LOST = "Log stream connection "  # how kaggle begins what it says of a lost connection
 _GOING = (_QUEUED, "RUNNING", "CANCEL_REQUESTED")
 
 
@@ -64,7 +65,7 @@ def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
     if recorded and read_submission_record(csv).get(_NOTEBOOK) == title:
         print(f"{csv} was fetched before. Another NAME trains anew", flush=True)
         return csv
-    made = (csv, resolve(f"runs/{name}"))
+    made = (resolve(f"runs/{name}"), csv)
     for path in made:
         if path.exists():
             remedy = f"Give another NAME, or remove it with `make clean NAME={name}`"
@@ -72,30 +73,31 @@ def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
     user = call("get_config_value", name="username")
     kernel = f"{user}/{title}"
     page = f"https://www.kaggle.com/code/{kernel}"
-    fetched = resolve(f".fetched-{name}")  # until all of it is here
     before = _status(kernel)
-    if before in (*_GOING, "COMPLETE"):
-        print(f"{kernel} is {before.lower()} on Kaggle: not sent again. Another NAME trains anew", flush=True)
+    if before not in (*_GOING, "COMPLETE", ""):
+        _fetch(kernel, name, made)  # of one that failed when nobody followed it
+    if before in (*_GOING, "COMPLETE") or any(path.exists() for path in made):
+        state = f"{kernel} has the status {before.lower()} on Kaggle"
+        print(f"{state}: not sent again. Another NAME trains anew", flush=True)
     else:
         _check_quota(hours)
-        shutil.rmtree(fetched, ignore_errors=True)  # of a version before
         dataset = f"{user}/fastslow-code"
+        print(f"sending the code as the private dataset {dataset}: Kaggle takes minutes", flush=True)
         _send_code(dataset)
         _send_notebook({"id": kernel, "title": title, "dataset_sources": [dataset]}, name, hours, settings)
         print(f"pushed: {page}. Ctrl-C ends only the following", flush=True)
         _wait(lambda: _status(kernel) in _GOING, _BEGUN_POLLS)  # not for the state of a version before
     ended = _follow(kernel)
-    with writer_lock(fetched):  # a second command of this name waits here, and finds what the first fetched
-        if not any(path.exists() for path in made):
-            _fetch(kernel, name, fetched)
-        shutil.rmtree(fetched, ignore_errors=True)
-        if ended["status"] != "COMPLETE":
-            reason = field_of(ended, "failureMessage", str | None) or "no reason given"
-            remedy = f"What it had made is here under runs/{name}; its log is above and at {page}"
-            raise KaggleError(f"{kernel} ended with status {ended['status']} ({reason})", remedy)
-        if not csv.is_file():
-            raise KaggleError(f"{kernel} left no submissions/{name}.csv", "Give another NAME")
-        update_record(csv, **{_NOTEBOOK: title})
+    _fetch(kernel, name, made)
+    if ended["status"] != "COMPLETE":
+        reason = field_of(ended, "failureMessage", str | None) or "no reason given"
+        here = [str(path) for path in made if path.exists()]
+        left = f"It left {listed(here)}" if here else "It left nothing: type it again to send it anew"
+        problem = f"{kernel} ended with status {ended['status']} ({reason.rstrip('.')})"
+        raise KaggleError(problem, f"{left}. Its log is above and at {page}")
+    if not csv.is_file():
+        raise KaggleError(f"{kernel} left no submissions/{name}.csv", "Give another NAME")
+    update_record(csv, **{_NOTEBOOK: title})
     return csv
 
 
@@ -172,6 +174,11 @@ def _send_notebook(facts: dict[str, Any], name: str, hours: float, settings: str
         write_json(Path(place, _METADATA), read_json(PUSHED_NOTEBOOK.with_name(_METADATA)) | facts)
         answer = call("kernels_push", folder=place)
     _require_taken("the notebook", answer, "See `kaggle quota`, and whether the phone is verified")
+    attached = ("invalidCompetitionSources", "invalidDatasetSources")
+    if refused := [source for key in attached for source in answer.get(key) or []]:
+        problem = f"Kaggle gave the notebook no access to {listed(refused)}, without which it fails"
+        remedy = f"Accept the rules at {PAGE}/rules, and type it again when the notebook has ended"
+        raise KaggleError(problem, remedy)
 
 
 def _require_taken(what: str, answer: dict[str, Any], remedy: str) -> None:
@@ -195,6 +202,8 @@ def _follow(kernel: str) -> dict[str, Any]:
         status = field_of(state, "status", str)
         if status not in _GOING:
             return state
+        if status == _QUEUED and not queued:
+            print(f"{kernel} is queued", flush=True)
         queued = queued + 1 if status == _QUEUED else 0
         time.sleep(_POLL_S)
     remedy = f"Look whether it waits under {CODE_PAGE}. Type the same command again to follow it"
@@ -202,21 +211,30 @@ def _follow(kernel: str) -> dict[str, Any]:
 
 
 def _print_new(printed: list[str], place: Iterator[int], piece: str) -> None:
-    """Print a piece of a log unless it was printed: Kaggle sends the log from its beginning each time."""
-    if next(place) == len(printed):
+    """Print a piece of a log unless it was printed: Kaggle sends the log from its beginning each time.
+
+    Lines of the kaggle package on a lost connection are left out.
+    """
+    if not piece.startswith(_LOG_LOST) and next(place) == len(printed):
         printed.append(piece)
         print(piece, end="", flush=True)
 
 
-def _fetch(kernel: str, name: str, fetched: Path) -> None:
-    """Fetch the run and its submission; each folder and file appears whole.
+def _fetch(kernel: str, name: str, made: Sequence[Path]) -> None:
+    """Fetch the run and its submission, unless they are here; each folder and file appears whole.
 
-    What an interrupted call has fetched stays in the folder ``fetched``, and the next call goes on with it.
+    What an interrupted call has fetched stays in a folder of its own, and the next call goes on with it.
     """
+    fetched = resolve(f".fetched-{name}")  # until all of it is here
     names = rf"^(runs|submissions)/{re.escape(name)}[./]"
-    persistent_call("kernels_output", kernel=kernel, path=str(fetched), file_pattern=names, page_size=200)
-    for path in (*fetched.glob("submissions/*"), *fetched.glob("runs/*")):
-        target = resolve(str(path.relative_to(fetched)))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        path.replace(target)
-        print(f"fetched: {target}", flush=True)
+    with writer_lock(fetched):  # a second command of this name waits here, and finds what the first fetched
+        if not any(path.exists() for path in made):
+            persistent_call(
+                "kernels_output", kernel=kernel, path=str(fetched), file_pattern=names, page_size=200
+            )
+            for path in (*fetched.glob("submissions/*"), *fetched.glob("runs/*")):
+                target = resolve(str(path.relative_to(fetched)))
+                target.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(target)
+                print(f"fetched: {target}", flush=True)
+        shutil.rmtree(fetched, ignore_errors=True)

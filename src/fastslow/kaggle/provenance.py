@@ -21,7 +21,10 @@ _UNPROVEN = (
     "nobody has shown that these layout test files have the row order that Kaggle scores: they are not"
     " recorded as downloaded from Kaggle"
 )
-_ALLOW = "Run `make data` with Kaggle credentials, or add SET=unproven_order=True to upload all the same"
+_ALLOW = (
+    "Run `make data` with Kaggle credentials, or add unproven_order=True (with make SET=unproven_order=True)"
+    " to upload all the same"
+)
 _AGAIN = "Delete it and run `make data` again: it is written anew"
 
 

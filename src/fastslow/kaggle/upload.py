@@ -46,6 +46,7 @@ def _upload(csv: Path, data_root: Path | None, unproven_order: bool) -> None:
         message = f"fastslow {record['name']} {commit()}"
         if "valid_mean" in record:  # a blend has none
             message += f", valid mean {record['valid_mean']:.4f}"
+        print(f"sending {csv.name}; a lost connection is tried again for minutes", flush=True)
         result = submit(csv, message, begin=lambda begun: update_record(csv, attempt=begun.model_dump()))
         update_record(csv, upload=result.model_dump())
         print(f"{csv.name}: uploaded; waiting for its score")

@@ -21,6 +21,7 @@ from fastslow.core.files import remove_abandoned
 from fastslow.core.settings import find_data, resolve
 from fastslow.evaluation.blend import BlendSettings, blend_submissions, write_blend
 from fastslow.evaluation.run_record import record_run
+from fastslow.evaluation.scores import solution_of
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import recipe_settings
@@ -129,7 +130,8 @@ def blend_csvs(settings: BlendSettings) -> None:
     """Blend submissions into a CSV, and upload it if asked.
 
     Raises:
-        SettingsError: The CSV to write is a submission that is no blend.
+        SettingsError: The CSV to write is a submission that is no blend, or one of another competition is to
+            be uploaded.
         DataError: A submission is missing or broken, or does not fit the others or the test files.
         KaggleError: The upload failed.
     """
@@ -137,8 +139,13 @@ def blend_csvs(settings: BlendSettings) -> None:
     if settings.upload:
         from fastslow.kaggle.upload import upload
 
-        root = read_submission_record(csv).get("data_root")
-        upload(csv, find_data(root) if root else None)
+        recorded = read_submission_record(csv).get("data_root")
+        root = find_data(recorded) if recorded else None
+        if root and solution_of(root):
+            raise SettingsError(
+                "upload", f"{root} is not the Kaggle competition, whose test labels nobody has"
+            )
+        upload(csv, root, settings.unproven_order)
 
 
 def _check_trained(plan: Plan) -> None:
