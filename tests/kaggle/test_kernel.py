@@ -13,7 +13,7 @@ from fastslow import cli
 from fastslow.competition.catalog import COMPETITION
 from fastslow.evaluation.leaderboard import LeaderboardSettings, leaderboard
 from fastslow.evaluation.submission_record import read_submission_record
-from fastslow.kaggle import api_process, client, kernel
+from fastslow.kaggle import api_process, client, code_dataset, kernel
 from helpers.kaggle_stub import DROP, KaggleStub, call_here, clean_environment
 
 COMMAND = ("kaggle", "name=smoke")
@@ -36,7 +36,8 @@ def stub(home, tmp_path, monkeypatch):
         for name, value in server.environment(tmp_path / "me").items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(api_process, "call_isolated", call_here)
-        monkeypatch.setattr(kernel, "_POLL_S", 0.0)
+        for module in (kernel, code_dataset):
+            monkeypatch.setattr(module, "POLL_S", 0.0)
         monkeypatch.setattr(client, "_PAUSES_S", (0.0,))
         yield server
 
@@ -235,7 +236,7 @@ def test_a_lost_connection_to_the_log_hides_none_of_its_lines(monkeypatch, capsy
             hear(piece)
 
     monkeypatch.setattr(kernel, "call", call)
-    monkeypatch.setattr(kernel, "_POLL_S", 0.0)
+    monkeypatch.setattr(kernel, "POLL_S", 0.0)
     monkeypatch.setattr(kernel, "persistent_call", lambda *_, **__: {"status": next(states)})
     assert kernel._follow("me/fastslow-smoke") == {"status": "ERROR"}
     assert capsys.readouterr().out == "".join(LOG)
@@ -276,7 +277,7 @@ def test_a_notebook_that_kaggle_does_not_take_is_an_error_with_its_words(stub, c
 
 @pytest.mark.parametrize("answer", [{}, {"status": 7}, "COMPLETE"])
 def test_an_answer_of_another_form_is_an_error_and_not_a_new_notebook(stub, monkeypatch, capsys, answer):
-    monkeypatch.setattr(kernel, "_ask", lambda *_, **__: answer)
+    monkeypatch.setattr(kernel, "ask", lambda *_, **__: answer)
     assert cli.main(COMMAND) == 1
     assert "it has no status" in capsys.readouterr().err
     assert not stub.uploads and not stub.pushed

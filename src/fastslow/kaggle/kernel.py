@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,20 +21,17 @@ import nbformat
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
-from fastslow.core.artifacts import commit
 from fastslow.core.errors import SettingsError, listed
 from fastslow.core.files import read_json, write_json, writer_lock
 from fastslow.core.settings import PROJECT, resolve
 from fastslow.evaluation.submission_record import read_submission_record, update_record
 from fastslow.kaggle.api_process import CODE_PAGE, PAGE, CallError, KaggleError, call, field_of
 from fastslow.kaggle.client import persistent_call, require_credentials
+from fastslow.kaggle.code_dataset import POLL_S, ask, require_taken, send_code, wait
 
 PUSHED_NOTEBOOK = PROJECT / "notebooks" / "90_on_kaggle.ipynb"
 _METADATA = "kernel-metadata.json"
 _NOTEBOOK = "notebook"  # key of a submission's record: the notebook that made it
-_PARTS = ("src", "notebooks", "pyproject.toml", "wheels")  # the last only where it is there
-_POLL_S = 15.0
-_READY_POLLS = 80  # most, until a dataset is ready
 _BEGUN_POLLS = 8  # most, until a notebook is queued
 _QUEUED_POLLS = 960  # most in a row, of four hours
 _QUEUED = "QUEUED"
@@ -83,10 +80,10 @@ def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
         _check_quota(hours)
         dataset = f"{user}/fastslow-code"
         print(f"sending the code as the private dataset {dataset}: Kaggle takes minutes", flush=True)
-        _send_code(dataset)
+        send_code(dataset)
         _send_notebook({"id": kernel, "title": title, "dataset_sources": [dataset]}, name, hours, settings)
         print(f"pushed: {page}. Ctrl-C ends only the following", flush=True)
-        _wait(lambda: _status(kernel) in _GOING, _BEGUN_POLLS)  # not for the state of a version before
+        wait(lambda: _status(kernel) in _GOING, _BEGUN_POLLS)  # not for the state of a version before
     ended = _follow(kernel)
     _fetch(kernel, name, made)
     if ended["status"] != "COMPLETE":
@@ -101,29 +98,10 @@ def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
     return csv
 
 
-def _ask(method: str, **arguments: Any) -> Any:
-    """Return what Kaggle knows of something; None where there is no such thing."""
-    try:
-        return persistent_call(method, **arguments)
-    except CallError as error:
-        if error.kind not in ("missing", "access", "denied"):
-            raise
-    return None
-
-
 def _status(kernel: str) -> str:
     """Return Kaggle's word for the state of a notebook; empty where there is none of that name."""
-    answer = _ask("kernels_status", kernel=kernel)
+    answer = ask("kernels_status", kernel=kernel)
     return "" if answer is None else field_of(answer, "status", str)
-
-
-def _wait(is_so: Callable[[], bool], polls: int) -> bool:
-    """Ask some times whether something is so; return whether it is."""
-    for _ in range(polls):
-        if is_so():
-            return True
-        time.sleep(_POLL_S)
-    return False
 
 
 def _check_quota(hours: float) -> None:
@@ -140,32 +118,6 @@ def _check_quota(hours: float) -> None:
         raise SettingsError("hours", f"{hours:g}, but {said}. {remedy}")
 
 
-def _send_code(dataset: str) -> None:
-    """Make this repository a private dataset, or a new version of it, and wait until notebooks may use it."""
-    with tempfile.TemporaryDirectory() as place:
-        for part in filter(Path.exists, (PROJECT / name for name in _PARTS)):
-            copy = shutil.copytree if part.is_dir() else shutil.copy
-            copy(part, Path(place, part.name))
-        facts = {"id": dataset, "title": "fastslow code", "licenses": [{"name": "other"}]}
-        write_json(Path(place, "dataset-metadata.json"), facts)
-        options = {"folder": place, "dir_mode": "zip", "quiet": True, "ignore_patterns": ["__pycache__/"]}
-        before = _version(dataset)
-        if before:
-            answer = call("dataset_create_version", version_notes=f"commit {commit()}", **options)
-        else:
-            answer = call("dataset_create_new", **options)
-    _require_taken("the code", answer, f"See whether https://www.kaggle.com/datasets/{dataset} is there")
-    if not _wait(lambda: _version(dataset, ready=True) > before, _READY_POLLS):
-        raise KaggleError(f"Kaggle has not made the dataset {dataset} ready", "Run it again in some minutes")
-
-
-def _version(dataset: str, ready: bool = False) -> int:
-    """Return the number of the newest version of a dataset; 0 where there is none, or none that is ready."""
-    facts = json.loads(_ask("dataset_status", dataset=dataset, format="json") or "{}")
-    counts = not ready or facts.get("status") == "ready"
-    return facts.get("current_version_number", 0) if counts else 0
-
-
 def _send_notebook(facts: dict[str, Any], name: str, hours: float, settings: str) -> None:
     parameters = {"name": name, "hours": hours, "settings": settings}
     with tempfile.TemporaryDirectory() as place:
@@ -173,17 +125,12 @@ def _send_notebook(facts: dict[str, Any], name: str, hours: float, settings: str
         nbformat.write(notebook, Path(place, PUSHED_NOTEBOOK.name))
         write_json(Path(place, _METADATA), read_json(PUSHED_NOTEBOOK.with_name(_METADATA)) | facts)
         answer = call("kernels_push", folder=place)
-    _require_taken("the notebook", answer, "See `kaggle quota`, and whether the phone is verified")
+    require_taken("the notebook", answer, "See `kaggle quota`, and whether the phone is verified")
     attached = ("invalidCompetitionSources", "invalidDatasetSources")
     if refused := [source for key in attached for source in answer.get(key) or []]:
         problem = f"Kaggle gave the notebook no access to {listed(refused)}, without which it fails"
         remedy = f"Accept the rules at {PAGE}/rules, and type it again when the notebook has ended"
         raise KaggleError(problem, remedy)
-
-
-def _require_taken(what: str, answer: dict[str, Any], remedy: str) -> None:
-    if error := field_of(answer, "error", str | None):
-        raise KaggleError(f"Kaggle did not take {what} ({error.rstrip('.')})", remedy)
 
 
 def _follow(kernel: str) -> dict[str, Any]:
@@ -205,9 +152,9 @@ def _follow(kernel: str) -> dict[str, Any]:
         if status == _QUEUED and not queued:
             print(f"{kernel} is queued", flush=True)
         queued = queued + 1 if status == _QUEUED else 0
-        time.sleep(_POLL_S)
+        time.sleep(POLL_S)
     remedy = f"Look whether it waits under {CODE_PAGE}. Type the same command again to follow it"
-    raise KaggleError(f"{kernel} is queued since {_QUEUED_POLLS * _POLL_S / 3600:.0f} hours", remedy)
+    raise KaggleError(f"{kernel} is queued since {_QUEUED_POLLS * POLL_S / 3600:.0f} hours", remedy)
 
 
 def _print_new(printed: list[str], place: Iterator[int], piece: str) -> None:
