@@ -183,6 +183,13 @@ def test_a_broken_model_of_ones_own_is_found_before_the_training(home, capsys):
     assert changed == {home / "runs" / "smoke" / "run.json"}
 
 
+def test_a_device_that_is_not_there_is_found_before_the_features(home, capsys):
+    assert run("submission", "gnn.layout.device=cuda:99", "name=far") == 1
+    said = capsys.readouterr().err
+    assert "error: gnn.layout.device: 'cuda:99' is not there" in said and "features" not in said
+    assert not (home / "runs" / "far").exists()
+
+
 def test_a_run_records_its_preset_and_removes_what_an_interrupted_one_left(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     monkeypatch.setattr(execution, "run_steps", lambda steps, jobs, cluster: None)

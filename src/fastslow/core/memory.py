@@ -20,10 +20,7 @@ def machine_memory() -> int:
 
 
 def machine_cores() -> int:
-    """Return the number of cores that this process may use: those allowed, and no more than its container.
-
-    A container's or job's share of time is rounded up: 1.5 cores are two.
-    """
+    """Return the cores that this process may use: those allowed, of a container its share, rounded up."""
     quota = _container_cores()
     return min(allowed_cores(), max(1, math.ceil(quota))) if quota else allowed_cores()
 

@@ -389,7 +389,6 @@ def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
         table = comparison.programs[one.name]
         file = "--".join(name.strip("/").replace("/", "-") for name in names)
         path = resolve(f"runs/{PICTURES}/{file}--{settings.metric}-{settings.split}.png")
-        path.parent.mkdir(parents=True, exist_ok=True)
         difference = _plus_minus(paired_difference(table))
         metric = METRIC_WORDS.get(settings.metric, settings.metric)
         title = f"{names[0]} minus {names[1]}: {difference}, {metric} on {settings.split}"

@@ -71,6 +71,8 @@ def run(settings: RunSettings) -> None:
     )  # hours of training must not end at a broken CSV
     _check_trained(plan)
     _check_init(steps)
+    if not settings.cluster:  # whose workers have other devices
+        _check_devices(steps)
     record = partial(record_run, resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded)
     planned = f"{counted(len(steps), 'step')} to {target}"
     what = f"runs/{plan.name}: data {plan.data_root}, preset {plan.preset}, {planned}"
@@ -175,6 +177,20 @@ def _check_init(steps: Sequence[Step]) -> None:
             if values := differences(there, here, here.keys() - {"collection"}):
                 problem = f"{settings.init} reads features of other settings: {values}"
                 raise SettingsError("init", f"{problem}. Give features these values, or do without init")
+
+
+def _check_devices(steps: Sequence[Step]) -> None:
+    """Refuse a device for networks that is not there, before the features of all programs are built.
+
+    Raises:
+        SettingsError: It is not there, or torch cannot compute on it.
+    """
+    for step in steps:
+        if isinstance(step.settings, TrainSettings):
+            try:
+                step.settings.identity()
+            except SettingsError as error:
+                raise error.named(f"{step.section.partition('-')[0]}.{error.name}") from None
 
 
 def _say_hours(hours: float, chosen: Mapping[str, Any] | None, plan: Plan) -> Iterator[str]:
