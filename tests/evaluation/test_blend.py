@@ -88,6 +88,8 @@ def test_rows_that_do_not_fit_are_an_error_with_their_names(tmp_path, changes, s
         (["a.csv", "b.csv", "weights=2,1,1"], "weights: .* 2 numbers, one for each submission"),
         (["a.csv", "b.csv", "weights=2"], "weights: .* 2 numbers, one for each submission"),
         (["a.csv", "b.csv", "weights=1,0"], "weights: .* finite numbers above 0"),
+        (["a.csv", "b.csv", "weights=1e308,1e308"], "weights: .* finite numbers above 0, of 1e-06 to"),
+        (["a.csv", "./a.csv"], "csvs: .* different files; use weights instead"),
         (["a.csv", "b.csv", "out=c.txt"], "out: .* a path that ends in .csv"),
         (["a.csv", "b.csv", "c"], "no such file"),
     ],

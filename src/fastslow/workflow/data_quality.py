@@ -47,6 +47,8 @@ class QualitySettings(Settings):
         """Check the names of collections and splits."""
         for name in self.collections:
             get_collection(name)
+        for name, values in (("collections", self.collections), ("splits", self.splits)):
+            self.require(len({*values}) == len(values), name, "names of which each is there once")
         self.require({*self.splits} <= {*LABELLED_SPLITS}, "splits", f"of {', '.join(LABELLED_SPLITS)}")
 
     @property
