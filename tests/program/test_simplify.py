@@ -103,6 +103,18 @@ def test_a_reshape_in_a_call_undoes_one_before_it():
     assert [i.opcode for i in left.instructions] == ["parameter", "tanh"]
 
 
+@cases("axes, left", [([1, 0, 2], ["parameter", "tanh"]), ([2, 1, 0], 5 * ["x"])])
+def test_a_reshape_reads_past_a_transpose_of_axes_of_size_1(axes, left):
+    own = Module(name="m", entry_computation_name="main", entry_computation_id=9)
+    main = own.computations.add(name="main", id=9)
+    first = add(main, "reshape", (8, 1, 8), add(main, "parameter", (8, 8)))
+    moved = add(main, "transpose", [(8, 1, 8)[axis] for axis in axes], first, dimensions=axes)
+    main.root_id = add(main, "tanh", (8, 8), add(main, "reshape", (8, 8), moved))
+    (simple,) = simplify(own).computations
+    opcodes = [i.opcode for i in simple.instructions]
+    assert opcodes == left or len(opcodes) == len(left)
+
+
 def looped():
     """Return a module whose result is that of a loop, which calls two computations."""
     own = varied_module()

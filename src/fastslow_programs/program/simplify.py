@@ -199,14 +199,23 @@ def _fixed(module: Module) -> set[int]:
 
 
 def _read_past(instruction: Instruction, kept: dict[int, Instruction]) -> None:
-    """Let a reshape of a reshape, and a transpose of a transpose, read what the first of them reads."""
-    source = kept.get(instruction.operand_ids[0]) if instruction.operand_ids else None
-    if source is None or source.opcode != instruction.opcode:
-        return
-    if instruction.opcode == "transpose":
-        instruction.dimensions[:] = [source.dimensions[d] for d in instruction.dimensions]
-    if instruction.opcode in ("reshape", "transpose"):
+    """Let a reshape of a reshape, and a transpose of a transpose, read what the first of them reads.
+
+    To a reshape, a transpose that moves only axes of size 1 is another reshape.
+    """
+    while (source := kept.get(instruction.operand_ids[0]) if instruction.operand_ids else None) is not None:
+        if instruction.opcode == source.opcode == "transpose":
+            instruction.dimensions[:] = [source.dimensions[d] for d in instruction.dimensions]
+        elif instruction.opcode != "reshape" or not (source.opcode == "reshape" or _keeps_order(source)):
+            return
         instruction.operand_ids[0] = source.operand_ids[0]
+
+
+def _keeps_order(transpose: Instruction) -> bool:
+    """Return whether an instruction is a transpose that moves only axes of size 1."""
+    sizes = zip(transpose.dimensions, transpose.shape.dimensions, strict=False)
+    moved = [axis for axis, size in sizes if size != 1]
+    return transpose.opcode == "transpose" and moved == sorted(moved)
 
 
 def _equal_value(instruction: Instruction, kept: dict[int, Instruction]) -> int | None:
