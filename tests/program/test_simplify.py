@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from fastslow.core.errors import DataError
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module, message_classes
 from fastslow.hlo.reader import read_hlo
-from fastslow_programs.program.simplify import simplify
+from fastslow_programs.program.simplify import check_inlined, simplify
 from helpers.cases import cases
 from helpers.dot_module import add, varied_module
 
@@ -113,6 +114,19 @@ def test_a_reshape_reads_past_a_transpose_of_axes_of_size_1(axes, left):
     (simple,) = simplify(own).computations
     opcodes = [i.opcode for i in simple.instructions]
     assert opcodes == left or len(opcodes) == len(left)
+
+
+def test_calls_that_double_are_refused_before_they_are_inlined():
+    own = Module(name="m", entry_computation_name="main", entry_computation_id=40)
+    for number in range(1, 41):
+        part = own.computations.add(name=f"part {number}", id=number)
+        last = add(part, "parameter", (8,))
+        for _ in range(2 if number > 1 else 0):
+            last = add(part, "call", (8,), last, called_computation_ids=[number - 1])
+        part.root_id = last
+    with pytest.raises(DataError, match="has .* instructions once its calls are inlined"):
+        check_inlined("x", own)
+    check_inlined("x", module("calls"))
 
 
 def looped():

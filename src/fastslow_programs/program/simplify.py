@@ -8,7 +8,10 @@ undoes the others. What nobody uses is left out. A dynamic dimension has its bou
 
 import itertools
 from collections.abc import Iterable, Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
 
+from fastslow.core.errors import DataError
 from fastslow.hlo.messages import Instruction, Module, message_classes
 
 _Whole = message_classes(  # what else a module has: shapes of whole programs, and what an order depends on
@@ -32,11 +35,33 @@ _EFFECTS |= {"rng", "rng-get-and-update-state"}
 _EFFECTS |= {f"{name}-{end}" for name in ("all-reduce", "all-gather") for end in ("start", "done")}
 _EFFECTS |= {"collective-permute-start", "collective-permute-done"}
 """Opcodes of instructions that stay where nobody uses them, as XLA's ``HasSideEffect`` has it."""
+_LARGEST = 2_000_000  # instructions: a program of the competition has up to 44 thousand
 _LOCAL = 2**32
 """What divides an instruction's id: in XLA's newer modules the rest is its number within its computation."""
 _MAY_DO_NOTHING = {"bitcast", "bitcast-convert", "broadcast", "concatenate", "convert", "copy", "reshape"}
 _MAY_DO_NOTHING |= {"set-dimension-size", "slice", "transpose"}
 """Opcodes that do nothing where the result has the type and the sizes of the first operand."""
+
+
+def check_inlined(source: str | Path, module: Module) -> None:
+    """Refuse a module that is too large once every call gave way to what it calls; calls of calls multiply.
+
+    Raises:
+        DataError: It is; ``source`` is its origin, for the message.
+    """
+    parts = {part.id: part for part in module.computations}
+    calls = {
+        number: {c for i in part.instructions for c in i.called_computation_ids if c in parts}
+        for number, part in parts.items()
+    }
+    sizes: dict[int, int] = {}
+    for number in TopologicalSorter(calls).static_order():
+        instructions = parts[number].instructions
+        inlined = (sizes[c] for i in instructions if i.opcode == "call" for c in i.called_computation_ids)
+        sizes[number] = len(instructions) + sum(inlined)
+    if (size := sum(sizes.values())) > _LARGEST:
+        problem = f"has {size:,} instructions once its calls are inlined, at most {_LARGEST:,} are read"
+        raise DataError(source, problem, "Give a part of the program")
 
 
 def simplify(module: Module) -> Module:

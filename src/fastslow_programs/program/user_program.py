@@ -33,7 +33,7 @@ from fastslow_programs.compiler.compile_pool import Labeller, program_before_lay
 from fastslow_programs.compiler.device import require_jax
 from fastslow_programs.compiler.libtpu import lower, require_compiler
 from fastslow_programs.compiler.tracing import Call, is_staged
-from fastslow_programs.program.simplify import is_dynamic, simplify
+from fastslow_programs.program.simplify import check_inlined, is_dynamic, simplify
 from fastslow_programs.program.torch_module import as_jax
 
 _DUMP = (
@@ -308,6 +308,7 @@ def _refuse_sharded(path: Path, module: Module) -> None:
 
 def _simplified(path: Path, module: Module) -> Module:
     """Return a simplified module, and say where bounds were taken; :class:`DataError` where there is none."""
+    check_inlined(path, module)
     simple = simplify(module)
     for instruction in (i for computation in simple.computations for i in computation.instructions):
         if is_dynamic(instruction.shape):
