@@ -82,7 +82,7 @@ class UnknownSetting(SettingsError):
 
 
 class DataError(FastslowError, ValueError):
-    """A file is missing, broken, or does not fit its neighbours; the message says where, and the remedy."""
+    """A file is missing, broken, or does not fit its neighbours; the message names it and the remedy."""
 
     def __init__(self, path: object, problem: str, remedy: str):
         super().__init__(path, problem, remedy)  # as given: pickle makes the error again from them
