@@ -58,9 +58,10 @@ def run(settings: RunSettings) -> None:
     _check_patterns(plan, steps)
     if hours and settings.cluster:
         raise SettingsError("hours", "are planned for this machine; give seeds and epochs for a cluster")
-    if plan.data not in DATA_ROOTS and not find_data(plan.data_root).is_dir():
-        raise SettingsError("data", f"{plan.data!r} is neither sample nor kaggle nor a folder")
     if settings.plan:
+        if plan.data not in DATA_ROOTS and not find_data(plan.data_root).is_dir():
+            problem = f"{plan.data!r} is neither sample nor kaggle nor a folder; name one that holds npz_all/"
+            raise SettingsError("data", problem)
         print_outlook(steps, "" if plan.predict_with else plan.preset, refused)
         return
     if refused:
