@@ -318,7 +318,6 @@ def write_placed(placed: Placed, settings: PlaceSettings) -> None:
     inputs = {"source": source} | settings.device_inputs
     artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)
     with artifact.building():
-        artifact.folder.mkdir(parents=True, exist_ok=True)
         best = placed.found[placed.best].decision
         tables = {TABLE: placed.table, PLACEMENT: decision_table(problem, best)}
         if isinstance(problem, (PlacementProblem, SchedulingProblem)):

@@ -7,6 +7,7 @@ from annotated_types import Ge, Le
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import file_digest
+from fastslow.core.input_files import check_regular
 from fastslow.core.settings import NonNegative, NonNegativeFloat, Unread, resolve, unkeyed
 from fastslow_placement.base.stored_programs import PROGRAMS
 from fastslow_placement.go.schedule import Schedule
@@ -111,13 +112,14 @@ class PlaceSettings(LearningSettings):
 
         Raises:
             SettingsError: There is no such zoo program.
-            DataError: The file does not exist.
+            DataError: The file does not exist, or is none.
         """
         if self.source.startswith(ZOO):
             known = self.source.removeprefix(ZOO) in PROGRAMS
             self.require(known, "source", f"{ZOO} followed by one of {', '.join(PROGRAMS)}")
             return None
         path = resolve(self.source.removesuffix(f":{self.function}"))
+        check_regular(path)
         if not path.is_file():
             raise DataError(path, "no such file", _KINDS)
         return path

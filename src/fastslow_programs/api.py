@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import SettingsError, with_article
 from fastslow.core.settings import find_typed
 from fastslow.core.shown import Shown
 from fastslow.evaluation.leaderboard import Leaderboard, LeaderboardSettings
@@ -393,7 +393,7 @@ def _run(named: str) -> str:
 def _text(name: str, path: Any) -> str:
     """Return a path that was given as text, empty for None; SettingsError for what is no path."""
     if path is not None and not isinstance(path, str | Path):
-        raise SettingsError(name, f"a {type(path).__name__} is no path")
+        raise SettingsError(name, f"{with_article(type(path).__name__)} is no path")
     return "" if path is None else str(path)
 
 

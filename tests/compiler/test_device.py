@@ -35,9 +35,10 @@ def test_jax_is_kept_from_libtpu_where_no_tpu_can_be(variables, files, plugin, p
     assert os.environ.pop("JAX_PLATFORMS", None) == platform
 
 
+@cases("imported", ["", "import jax", "import jax; jax.numpy"])
 @pytest.mark.skipif(not importlib.util.find_spec("libtpu"), reason="needs the compiler's extra")
-def test_jax_says_nothing_of_a_tpu_that_is_not_there():
-    script = "from fastslow_programs.compiler.device import device_name; print(device_name())"
+def test_jax_says_nothing_of_a_tpu_that_is_not_there(imported):
+    script = f"{imported}\nfrom fastslow_programs.compiler.device import device_name; print(device_name())"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "TPU_"))}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
     assert (done.stdout, done.stderr) == ("cpu\n", "") or device._may_have_tpu()

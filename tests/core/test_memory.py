@@ -2,6 +2,7 @@
 
 import ast
 import os
+import shutil
 from pathlib import Path
 
 import fastslow
@@ -9,38 +10,65 @@ from fastslow import cli
 from fastslow.core import memory
 from helpers.cases import cases
 
+V1 = "3:cpuset:/\n2:name=systemd:/\n1:cpu:/job\n"
+V1_TOGETHER = "4:memory:/slurm/job\n3:cpu,cpuacct:/\n"
+
 
 @cases(
-    "files, cores",
+    "groups, files, cores",
     [
-        ({}, 64),
-        ({"cpu.max": "max 100000"}, 64),
-        ({"cpu.max": "200000 100000"}, 2),
-        ({"cpu.max": "150000 100000"}, 2),
-        ({"cpu.max": "10000 100000"}, 1),
-        ({"cpu.max": "9900000 100000"}, 64),
-        ({"cpu.max": ""}, 64),
-        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 64),
-        ({"cpu/cpu.cfs_quota_us": "400000", "cpu/cpu.cfs_period_us": "100000"}, 4),
-        ({"cpu,cpuacct/cpu.cfs_quota_us": "300000", "cpu,cpuacct/cpu.cfs_period_us": "100000"}, 3),
-        ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "0"}, 64),
+        ("", {}, 64),
+        ("0::/", {"cpu.max": "max 100000"}, 64),
+        ("0::/", {"cpu.max": "200000 100000"}, 2),
+        ("0::/docker/of-the-host", {"cpu.max": "200000 100000"}, 2),
+        ("0::/", {"cpu.max": "150000 100000"}, 2),
+        ("0::/", {"cpu.max": "10000 100000"}, 1),
+        ("0::/", {"cpu.max": "9900000 100000"}, 64),
+        ("0::/", {"cpu.max": ""}, 64),
+        ("0::/slurm/job", {"slurm/job/cpu.max": "max 100000", "slurm/cpu.max": "300000 100000"}, 3),
+        ("0::/other", {"slurm/cpu.max": "300000 100000"}, 64),
+        (V1, {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 64),
+        (V1, {"cpu/job/cpu.cfs_quota_us": "400000", "cpu/job/cpu.cfs_period_us": "100000"}, 4),
+        (V1_TOGETHER, {"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3),
+        (V1, {"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "0"}, 64),
     ],
 )
-def test_a_container_has_the_cores_of_its_share(files, cores, tmp_path, monkeypatch):
+def test_a_process_has_the_cores_of_its_share(groups, files, cores, tmp_path, monkeypatch):
     monkeypatch.setattr(memory.os, "sched_getaffinity", lambda _: range(64), raising=False)
-    monkeypatch.setattr(memory, "_CPU_MAX", tmp_path / "cpu.max")
-    quotas = [[tmp_path / path.relative_to("/sys/fs/cgroup") for path in pair] for pair in memory._CPU_QUOTAS]
-    monkeypatch.setattr(memory, "_CPU_QUOTAS", quotas)
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(f"{text}\n")
+    _write_groups(groups, files, tmp_path, monkeypatch)
     assert memory.machine_cores() == cores
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     cli._limit_threads()
     assert os.environ.pop("OMP_NUM_THREADS", "64") == str(cores)
-    for path in tmp_path.rglob("*us"):
-        path.unlink()
-    (tmp_path / "cpu.max").unlink(missing_ok=True)
+
+
+@cases(
+    "groups, files",
+    [
+        ("0::/", {"memory.max": "5000"}),
+        ("0::/slurm/job", {"slurm/job/memory.max": "max", "slurm/memory.max": "5000"}),
+        (V1_TOGETHER, {"memory/slurm/job/memory.limit_in_bytes": "5000"}),
+        (
+            V1_TOGETHER,
+            {"memory/memory.limit_in_bytes": "5000", "memory/slurm/memory.limit_in_bytes": str(2**63)},
+        ),
+    ],
+)
+def test_a_process_has_the_memory_of_its_groups(groups, files, tmp_path, monkeypatch):
+    _write_groups(groups, files, tmp_path, monkeypatch)
+    assert memory.machine_memory() == 5000
+    _write_groups(groups, dict.fromkeys(files, "max"), tmp_path, monkeypatch)
+    assert memory.machine_memory() > 5000
+
+
+def _write_groups(groups, files, folder, monkeypatch):
+    shutil.rmtree(folder / "cgroup", ignore_errors=True)
+    for name, text in files.items():
+        (folder / "cgroup" / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / "cgroup" / name).write_text(f"{text}\n")
+    (folder / "of the process").write_text(groups)
+    monkeypatch.setattr(memory, "_GROUPS", folder / "cgroup")
+    monkeypatch.setattr(memory, "_IN_GROUPS", folder / "of the process")
 
 
 def test_cores_are_counted_in_one_place():

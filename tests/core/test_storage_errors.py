@@ -14,7 +14,7 @@ import pytest
 from fastslow import cli
 from fastslow.core import files
 from fastslow.core.errors import DataError, StorageError, describe_error, explain_storage
-from fastslow.core.files import read_json, write_json, writer_lock
+from fastslow.core.files import atomic_path, read_json, write_json, writer_lock
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import PROJECT
 from fastslow.workflow import execution
@@ -157,8 +157,8 @@ def test_a_process_in_which_nothing_works_says_why(line):
         ("/dev/full", "is a device, a file is wanted"),
         ("folder", "is a folder, a file is wanted"),
         ("pipe", "is a named pipe, a file is wanted"),
-        ("file/x.csv", "a file is in the place of a folder"),
-        ("file/y/x.csv", "a file is in the place of a folder"),
+        ("file/x.csv", ".*/file is no folder"),
+        ("file/y/x.csv", ".*/file is no folder"),
         ("/proc/x.csv", "no file can be made there"),
         ("/proc/none/y/x.csv", "no folder can be made there"),
     ],
@@ -172,6 +172,27 @@ def test_an_output_that_can_be_no_file_is_refused_by_the_path_that_was_typed(tmp
     with pytest.raises(StorageError, match=f"^{path}: {problem}"):
         write_json(path, 1)
     assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_no_folder_is_left_where_nothing_is_written(tmp_path):
+    (tmp_path / "there").mkdir()
+    for error in (KeyError, KeyboardInterrupt, SystemExit):
+        with pytest.raises(error), atomic_path(tmp_path / "there" / "new" / "newer" / "x.csv"):
+            raise error
+        assert not any((tmp_path / "there").iterdir())
+    write_json(tmp_path / "there" / "new" / "y.json", 1)
+    with pytest.raises(KeyError), atomic_path(tmp_path / "there" / "new" / "newer" / "x.csv"):
+        raise KeyError
+    assert os.listdir(tmp_path / "there" / "new") == ["y.json"]
+
+
+def test_a_folder_that_takes_no_file_is_named_by_the_file_that_was_typed(tmp_path, monkeypatch):
+    def refuse(path, *_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(files.os, "open", refuse)
+    with pytest.raises(StorageError, match=f"^{tmp_path / 'x.csv'}: permission denied"):
+        write_json(tmp_path / "x.csv", 1)
 
 
 @cases("there", [True, False])

@@ -91,6 +91,8 @@ def test_rows_that_do_not_fit_are_an_error_with_their_names(tmp_path, changes, s
         (["a.csv", "b.csv", "weights=2,b"], "weights: 'b' in the list is a text, a number wanted"),
         (["a.csv", "b.csv", "weights=2,1e999"], "weights: inf in the list is not finite, a number wanted"),
         (["a.csv", "b.csv", "weight=2,1"], "weight: no such setting.*; did you mean 'weights'"),
+        (["a.csv", "b.csv", "weights=1e308,1e308"], "weights: .* finite numbers above 0, of 1e-06 to"),
+        (["a.csv", "./a.csv"], "csvs: .* different files; use weights instead"),
         (["a.csv", "b.csv", "out=c.txt"], "out: .* a path that ends in .csv"),
         (["a.csv", "b.csv", "c"], "no such file"),
         (["a.csv", "b.csv", "wights=2,1"], "^wights: no such setting; did you mean 'weights'"),

@@ -128,7 +128,7 @@ def test_a_notebook_that_ends_without_a_word(tmp_path, monkeypatch, source, opti
     step = small_step(tmp_path, source)
     with pytest.raises(execution.StepError, match=re.escape(said)):
         execution.run_step(step)
-    assert {path.name for path in resolve(step.settings.folder).iterdir()} <= {"failed.ipynb"}
+    assert {path.name for path in resolve(step.settings.folder).glob("*")} <= {"failed.ipynb"}
 
 
 def test_a_kernel_is_forked_with_the_threads_of_its_step(tmp_path, monkeypatch):

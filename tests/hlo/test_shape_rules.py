@@ -110,6 +110,10 @@ def test_no_instruction_can_be_changed_alone(name):
     assert [each for each in passed if each[1] not in MAY_CHANGE.get(each[0], "").split()] == []
 
 
+def last_larger(inst):
+    inst.shape.dimensions[-1] += 1
+
+
 def other_precision(inst):
     first_tensor(inst.shape).element_type = PRIMITIVE_TYPES["f16"]
 
@@ -137,9 +141,13 @@ def no_direction(inst):
 ALONE = {
     "a call of another precision": ("reshaping.hlo", "call", other_precision),
     "an element of another precision": ("loop.hlo", "get-tuple-element", other_precision),
+    "a reshape of another precision": ("reshaping.hlo", "reshape", other_precision),
+    "a transpose of another precision": ("reshaping.hlo", "transpose", other_precision),
+    "a permute of another precision": ("collectives.hlo", "collective-permute", other_precision),
     "dynamic sizes from none": ("reshaping.hlo", "transpose", dynamic),
     "a larger bound": ("bounded_dynamic.hlo", "set-dimension-size", one_larger),
     "a bound that no number sets": ("bounded_dynamic.hlo", "set-dimension-size", a_tensor_twice),
+    "a product of an unknown size and another": ("unbounded_dynamic.hlo", "dot", last_larger),
     "a scaled product of other sizes": ("scaled_dot_f4.hlo", "scaled-dot", contracts_less),
     "rows to all in another order": ("newer_collectives.hlo", "ragged-all-to-all", swapped),
     "a comparison of no direction": ("loop.hlo", "compare", no_direction),

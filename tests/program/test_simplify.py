@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from fastslow.core.errors import DataError
 from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module, message_classes
 from fastslow.hlo.reader import read_hlo
-from fastslow_programs.program.simplify import simplify
+from fastslow_programs.program.simplify import check_inlined, simplify
 from helpers.cases import cases
 from helpers.dot_module import add, varied_module
 
@@ -101,6 +102,31 @@ def test_a_reshape_in_a_call_undoes_one_before_it():
     main.root_id = add(main, "tanh", (8, 8), add(main, "call", (8, 8), flat, called_computation_ids=[1]))
     (left,) = simplify(own).computations
     assert [i.opcode for i in left.instructions] == ["parameter", "tanh"]
+
+
+@cases("axes, left", [([1, 0, 2], ["parameter", "tanh"]), ([2, 1, 0], 5 * ["x"])])
+def test_a_reshape_reads_past_a_transpose_of_axes_of_size_1(axes, left):
+    own = Module(name="m", entry_computation_name="main", entry_computation_id=9)
+    main = own.computations.add(name="main", id=9)
+    first = add(main, "reshape", (8, 1, 8), add(main, "parameter", (8, 8)))
+    moved = add(main, "transpose", [(8, 1, 8)[axis] for axis in axes], first, dimensions=axes)
+    main.root_id = add(main, "tanh", (8, 8), add(main, "reshape", (8, 8), moved))
+    (simple,) = simplify(own).computations
+    opcodes = [i.opcode for i in simple.instructions]
+    assert opcodes == left or len(opcodes) == len(left)
+
+
+def test_calls_that_double_are_refused_before_they_are_inlined():
+    own = Module(name="m", entry_computation_name="main", entry_computation_id=40)
+    for number in range(1, 41):
+        part = own.computations.add(name=f"part {number}", id=number)
+        last = add(part, "parameter", (8,))
+        for _ in range(2 if number > 1 else 0):
+            last = add(part, "call", (8,), last, called_computation_ids=[number - 1])
+        part.root_id = last
+    with pytest.raises(DataError, match="has .* instructions once its calls are inlined"):
+        check_inlined("x", own)
+    check_inlined("x", module("calls"))
 
 
 def looped():

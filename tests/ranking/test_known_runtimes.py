@@ -237,7 +237,7 @@ def named(**columns):
 NO_TABLE = {
     "dict": ({"config": [0], "runtime": [1.0]}, "known: is a dict, a table of pandas is wanted"),
     "column": (pd.Series([1.0]), "is a Series"),
-    "array": (np.zeros((1, 2)), "is a ndarray"),
+    "array": (np.zeros((1, 2)), "is an ndarray"),
     "an id that is a list": (named(id=[["c0"]]), r"row 1 has id \['c0'\], which is no configuration"),
     "an id that is a dict": (named(id=[{}]), "row 1 has id {}, which is no configuration"),
     "a number beyond float64": (

@@ -149,7 +149,7 @@ def test_a_parameter_that_cannot_be_searched_is_refused_by_its_name():
         ({"tile": [16, 32], "evaluations": "many"}, SettingsError, "evaluations: "),
         ({"tile": [16, 32], "constraints": "tile > 9"}, SettingsError, r"is no list; write \['tile > 9'\]"),
         ({"tile": [16, 32], "constraints": 9}, SettingsError, "constraints: 9 is no list"),
-        ({"tile": [16, 32], "out": 9}, SettingsError, "out: a int is no path"),
+        ({"tile": [16, 32], "out": 9}, SettingsError, "out: an int is no path"),
         ({"tile": [32, 32]}, DataError, "has an option twice"),
         ({"tile": [16, 32], "constraints": ["tile > 99"]}, DataError, "nothing fulfils constraint"),
     ],

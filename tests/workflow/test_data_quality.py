@@ -65,7 +65,8 @@ def test_a_submission_names_the_doubtful_graph(root, tmp_path):
 
 @pytest.mark.parametrize(
     ("change", "said"),
-    [("splits=test", "splits: .*test.* is not of train, valid"), ("collections=layout:x", "layout:x")],
+    [("splits=test", "splits: .*test.* is not of train, valid"), ("collections=layout:x", "layout:x")]
+    + [("splits=valid,valid", "splits: .* once")],
 )
 def test_what_cannot_be_measured_is_refused(root, capsys, change, said):
     assert cli.main(["data-quality", f"data={root}", f"collections={COLLECTION}", change]) == 1

@@ -207,6 +207,36 @@ def test_a_broken_model_of_ones_own_is_found_before_the_training(home, capsys):
     assert changed == {home / "runs" / "smoke" / "run.json"}
 
 
+def test_a_device_that_is_not_there_is_found_before_the_features(home, capsys):
+    assert run("submission", "gnn.layout.device=cuda:99", "name=far") == 1
+    said = capsys.readouterr().err
+    assert "error: gnn.layout.device: 'cuda:99' is not there" in said and "features" not in said
+    assert not (home / "runs" / "far").exists()
+
+
+@cases(
+    "arguments, said",
+    [
+        ("ensemble.extra=/nope/*", "ensemble.extra: .* matches none"),
+        ("ensemble.tile.extra=/nope/*", "ensemble.tile.extra: .* matches none"),
+        ("features.layout.skip_valid=*", "features.layout.skip_valid: .* leaves no valid program"),
+        ("hours=2 cluster=tcp://x:1", "hours: are planned for this machine"),
+        ("data=/nope", "data: '/nope' is neither sample nor kaggle nor a folder"),
+        ("data=", "data: '' is not sample, kaggle or a folder"),
+    ],
+)
+def test_a_plan_refuses_what_the_run_would_refuse(arguments, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    assert cli.main(["submit", "--plan", "name=x", *arguments.split()]) == 1
+    assert re.search(said, capsys.readouterr().err)
+
+
+def test_a_run_of_the_competition_is_planned_before_its_data_are_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    assert cli.main(["submit", "data=kaggle", "--plan"]) == 0
+    assert "this is the plan" in capsys.readouterr().out
+
+
 def test_a_run_records_its_preset_and_removes_what_an_interrupted_one_left(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     monkeypatch.setattr(execution, "run_steps", lambda steps, jobs, cluster: None)

@@ -36,7 +36,7 @@ from fastslow.competition.schema import (
     TILE_WIDTH,
 )
 from fastslow.competition.tied_choices import Choices
-from fastslow.core.errors import DataError, counted
+from fastslow.core.errors import DataError, counted, with_article
 
 _UNLABELLED = "A train or valid file needs positive runtimes: is this a test file?"
 _MINUS_ONE = "A competition file pads lists with 0; -1 is written by the feature step (features.padding=-1)"
@@ -201,7 +201,7 @@ def _check_graph(path: Path, node_feat: np.ndarray, opcodes: np.ndarray, edges: 
         if broken.any():
             *place, node = np.argwhere(broken)[0].tolist()
             column = int(np.asarray(places)[tuple(place)])
-            what = f"{COLUMN_NAMES[column]} of a {opcode_name(opcodes[node])}"
+            what = f"{COLUMN_NAMES[column]} of {with_article(opcode_name(opcodes[node]))}"
             problem = f"node_feat[{node}, {column}] is {node_feat[node, column]:g}, {wanted} wanted ({what})"
             raise DataError(path, problem, REMEDY)
     if not opcodes.any():
@@ -216,7 +216,7 @@ def _check_graph(path: Path, node_feat: np.ndarray, opcodes: np.ndarray, edges: 
             raise DataError(path, problem, REMEDY)
     if fault := first_fault(node_feat, opcodes, edges):
         node, problem = fault
-        raise DataError(path, f"node {node}, a {opcode_name(opcodes[node])}, {problem}", REMEDY)
+        raise DataError(path, f"node {node}, {with_article(opcode_name(opcodes[node]))}, {problem}", REMEDY)
 
 
 def _check_bounds(path: Path, config_feat: np.ndarray, node_feat: np.ndarray) -> None:
@@ -297,7 +297,7 @@ def _check_configurable(path: Path, ids: np.ndarray, opcodes: np.ndarray) -> Non
     if given.any():
         position = int(np.argmax(given))
         node = ids[position]
-        problem = f"node_config_ids[{position}] names node {node}, a {opcode_name(opcodes[node])}"
+        problem = f"node_config_ids[{position}] names node {node}, {with_article(opcode_name(opcodes[node]))}"
         raise DataError(path, f"{problem}: no compiler chooses its layout", REMEDY)
 
 

@@ -23,6 +23,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def with_article(name: str) -> str:
+    """Return a name after its article, as it is spoken: ``an add``, ``a dot``, ``an rng``."""
+    return f"an {name}" if name.startswith((*"aeio", "fft", "nd", "rng")) else f"a {name}"
+
+
 class FastslowError(Exception):
     """Base class: the command line and notebooks print the message without a traceback."""
 
@@ -77,10 +82,7 @@ class UnknownSetting(SettingsError):
 
 
 class DataError(FastslowError, ValueError):
-    """A file is missing, broken, or does not fit its neighbours.
-
-    The message names the file, the key or row where there is one, and the remedy.
-    """
+    """A file is missing, broken, or does not fit its neighbours; the message names it and the remedy."""
 
     def __init__(self, path: object, problem: str, remedy: str):
         super().__init__(path, problem, remedy)  # as given: pickle makes the error again from them

@@ -34,20 +34,37 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """
     path = Path(path)
     with explain_storage(path):
-        _refuse_what_is_no_file(path)
         target = Path(os.path.realpath(path)) if path.is_symlink() else path
-        _make_folder(target.parent, path)
-        try:
-            temporary, owner = _own_temporary(target)
-        except FileNotFoundError:  # in a file system such as /proc
-            raise StorageError(path, "no file can be made there", _ON_A_DISK) from None
-        try:
-            yield temporary
-            os.fsync(owner)  # or a power failure could leave the new name with an empty file
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
-            os.close(owner)
+        with _folder_for(target, path):
+            _refuse_what_is_no_file(path)
+            try:
+                temporary, owner = _own_temporary(target)
+            except FileNotFoundError:  # in a file system such as /proc
+                raise StorageError(path, "no file can be made there", _ON_A_DISK) from None
+            except OSError as error:
+                error.filename = str(path)  # in place of the temporary one
+                raise
+            try:
+                yield temporary
+                os.fsync(owner)  # or a power failure could leave the new name with an empty file
+                os.replace(temporary, target)
+            finally:
+                temporary.unlink(missing_ok=True)
+                os.close(owner)
+
+
+@contextlib.contextmanager
+def _folder_for(target: Path, typed: Path) -> Iterator[None]:
+    """Make the folder of a file and those above it; after an error remove those that are still empty."""
+    missing = [folder for folder in target.parents if not folder.exists()]
+    try:
+        _make_folder(target.parent, typed)
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):  # another process has written into it
+            for folder in missing:
+                folder.rmdir()
+        raise
 
 
 def _make_folder(folder: Path, typed: Path) -> None:
@@ -57,7 +74,9 @@ def _make_folder(folder: Path, typed: Path) -> None:
     except FileNotFoundError:  # of a file system such as /proc
         raise StorageError(typed, "no folder can be made there", _ON_A_DISK) from None
     except (FileExistsError, NotADirectoryError):
-        problem = "is a file, a folder is wanted" if folder == typed else f"{folder} is no folder"
+        taken = (f for f in (folder, *folder.parents) if os.path.lexists(f) and not f.is_dir())
+        file = next(taken, folder)
+        problem = "is a file, a folder is wanted" if file == typed else f"{file} is no folder"
         raise StorageError(typed, problem, "Name another folder") from None
 
 

@@ -8,29 +8,19 @@ STEP_MEMORY = "FASTSLOW_STEP_MEMORY"
 """Environment variable: bytes that one step may hold, as the workflow planned them."""
 STEP_CORES = "FASTSLOW_STEP_CORES"
 """Environment variable: cores that one step may keep busy, as the workflow planned them."""
-_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")  # cgroup v2: quota and period in microseconds, or max
-_CPU_QUOTAS = tuple(  # cgroup v1: the same in two files; -1 for no quota
-    tuple(Path("/sys/fs/cgroup", folder, f"cpu.cfs_{name}_us") for name in ("quota", "period"))
-    for folder in ("cpu", "cpu,cpuacct")
-)
+_GROUPS = Path("/sys/fs/cgroup")
+_IN_GROUPS = Path("/proc/self/cgroup")  # lines such as 4:cpu,cpuacct:/slice (cgroup v1) and 0::/slice (v2)
 
 
 def machine_memory() -> int:
-    """Return the bytes of memory that this machine, or the container, has."""
+    """Return the bytes of memory that this machine has, or the container or job that this process is in."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in map(Path, _CGROUP_LIMITS):
-        text = path.read_text().strip() if path.is_file() else ""
-        if text.isdigit():
-            total = min(total, int(text))
-    return total
+    limits = _limits("memory.max") + _limits("memory.limit_in_bytes")
+    return min([total, *(int(limit) for (limit,) in limits if limit.isdigit())])
 
 
 def machine_cores() -> int:
-    """Return the number of cores that this process may use: those allowed, and no more than its container.
-
-    A container's share of time is rounded up: 1.5 cores are two.
-    """
+    """Return the cores that this process may use: those allowed, of a container its share, rounded up."""
     quota = _container_cores()
     return min(allowed_cores(), max(1, math.ceil(quota))) if quota else allowed_cores()
 
@@ -42,17 +32,23 @@ def allowed_cores() -> int:
 
 
 def _container_cores() -> float:
-    """Return how many cores' time the container (cgroup) has; 0 where it has no limit."""
-    texts = [path.read_text().split() for path in (_CPU_MAX,) if path.is_file()]
-    for paths in _CPU_QUOTAS:
-        if all(path.is_file() for path in paths):
-            texts.append([path.read_text().strip() for path in paths])
-    shares = [
-        int(text[0]) / int(text[1])
-        for text in texts
-        if len(text) == 2 and text[0].isdigit() and text[1].isdigit() and int(text[1])
-    ]
+    """Return how many cores' time the container or job (cgroup) has; 0 where it has no limit."""
+    limits = _limits("cpu.max", words=2) + _limits("cpu.cfs_quota_us", "cpu.cfs_period_us", words=2)
+    shares = [int(quota) / int(period) for quota, period in limits if quota.isdigit() and int(period)]
     return min(shares, default=0.0)
+
+
+def _limits(*names: str, words: int = 1) -> list[list[str]]:
+    """Return what files say in each control group that this process is in, and in the groups around it."""
+    groups = _IN_GROUPS.read_text().splitlines() if _IN_GROUPS.is_file() else []
+    folders = []
+    for line in groups:
+        _, controllers, group = line.split(":", 2)
+        for below in (Path(group), *Path(group).parents):
+            folders += [_GROUPS / name / below.relative_to("/") for name in controllers.split(",")]
+    texts = [[f / name for name in names] for f in folders if all((f / name).is_file() for name in names)]
+    said = [" ".join(path.read_text() for path in paths).split() for paths in texts]
+    return [limit for limit in said if len(limit) == words]
 
 
 def _planned(name: str) -> int:

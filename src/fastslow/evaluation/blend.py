@@ -30,6 +30,9 @@ def _as_floats(value: Any) -> Any:
     return [float(number) if isinstance(number, int) else number for number in value]
 
 
+_LARGEST = 1e6  # weight: sums of larger ones lose the smaller, and those near the largest number overflow
+
+
 class BlendSettings(Settings):
     """Settings of a blend of submissions."""
 
@@ -52,11 +55,12 @@ class BlendSettings(Settings):
     def check(self) -> None:
         """Check that there are several submissions, and a weight for each."""
         self.require(len(self.csvs) >= 2, "csvs", "two submissions or more: fastslow blend a.csv b.csv")
-        self.require(len({*self.csvs}) == len(self.csvs), "csvs", "different files; use weights instead")
+        different = len({path.resolve() for path in self.paths()}) == len(self.csvs)
+        self.require(different, "csvs", "different files; use weights instead")
         known = not self.weights or len(self.weights) == len(self.csvs)
         self.require(known, "weights", f"{len(self.csvs)} numbers, one for each submission")
-        positive = all(np.isfinite(weight) and weight > 0 for weight in self.weights)
-        self.require(positive, "weights", "finite numbers above 0")
+        summed = all(1 / _LARGEST <= weight <= _LARGEST for weight in self.weights)
+        self.require(summed, "weights", f"finite numbers above 0, of {1 / _LARGEST:g} to {_LARGEST:g}")
         self.require(self.out.endswith(".csv"), "out", "a path that ends in .csv")
 
     def paths(self) -> list[Path]:

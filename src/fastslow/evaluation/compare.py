@@ -408,7 +408,6 @@ def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
         table = comparison.programs[one.name]
         file = "--".join(name.strip("/").replace("/", "-") for name in names)
         path = resolve(f"runs/{PICTURES}/{file}--{settings.metric}-{settings.split}.png")
-        path.parent.mkdir(parents=True, exist_ok=True)
         metric = METRIC_WORDS.get(settings.metric, settings.metric)
         difference = f"{_plus_minus(paired_difference(table))}, {metric} on {settings.split}"
         title = f"{which_is_better([paired_row('', table)], names, settings.metric)}: {difference}"

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from fastslow.competition.rules.opcode_rules import (
     CLAMP,
     GIVES,
+    MOVES,
     NEVER_A_TUPLE,
     ONE_PART_IS_A_TENSOR,
     OPCODE_RULES,
@@ -98,9 +99,9 @@ def misfit(site: Site) -> str:
         return problem
     if problem := _odd_dynamic(site):
         return problem
-    if any(map(_is_unbounded, (site.out, *site.operands))):
-        return ""
     check = _RULES.get(site.inst.opcode)
+    if any(map(_is_unbounded, (site.out, *site.operands))):
+        return check(site) if check is _dot else ""
     problem = _odd_output(site, rule.output) or _odd_element(site) or _odd_tuple(site)
     problem = problem or _odd_start(site) or _odd_groups(site)
     return problem or (check(site) if check else "")
@@ -157,6 +158,12 @@ def _like(first, second, alike: Callable[[Any, Any], bool]) -> bool:
     parts = zip(first.tuple_shapes, second.tuple_shapes, strict=True)
     same = _is_unbounded(first) or _is_unbounded(second) or list(first.dimensions) == list(second.dimensions)
     return same and all(alike(*pair) for pair in parts)
+
+
+def _may_equal(first: Sequence[int], second: Sequence[int]) -> bool:
+    """Return whether sizes are equal, as far as both are known; one without a bound is below 0."""
+    pairs = zip(first, second, strict=False)
+    return len(first) == len(second) and all(a == b or min(a, b) < 0 for a, b in pairs)
 
 
 def _is_scalar(shape) -> bool:
@@ -216,6 +223,9 @@ def _odd_element(site: Site) -> str:
     types = [shape.element_type for shape in site.operands]
     if any(PRIMITIVE_TYPES[name] in types for name in refused):
         return f"does not take {_of(site).removeprefix('its operands ')}"
+    kinds = {shape.element_type for shape in (site.out, *site.operands[:1])}
+    if site.inst.opcode in MOVES and TUPLE not in kinds and len(kinds) > 1:
+        return f"is {shown(site.out)}, {_of(site)}: its type wanted"
     given = GIVES.get(site.inst.opcode, PRIMITIVE_TYPES)
     known = site.out.element_type in PRIMITIVE_TYPES.values()  # a newer type has no name here
     if known and site.out.element_type not in [PRIMITIVE_TYPES[name] for name in given]:
@@ -765,9 +775,10 @@ def _dot(site: Site) -> str:
         for axis, size in enumerate(sizes)
         if axis not in contracted and axis not in batch
     ]
-    if inner[0] != inner[1] or outer[0] != outer[1]:
+    if not (_may_equal(*inner) and _may_equal(*outer)):
         return f"contracts {inner[0]} with {inner[1]}, its batches are {outer[0]} and {outer[1]}"
-    return "" if out == outer[0] + free else f"has the sizes {out}, {outer[0] + free} wanted"
+    wanted = outer[0] + free
+    return "" if _may_equal(out, wanted) else f"has the sizes {out}, {wanted} wanted"
 
 
 def _convolution(site: Site) -> str:

@@ -44,8 +44,10 @@ class QualitySettings(Settings):
 
     def check(self) -> None:
         """Check the names of collections and splits."""
-        for field in ("collections", "splits"):
-            self.require(bool(getattr(self, field)), field, "a name or more")
+        for name in ("collections", "splits"):
+            values = getattr(self, name)
+            self.require(bool(values), name, "a name or more")
+            self.require(len({*values}) == len(values), name, "names of which each is there once")
         chosen_collections(self.collections)
         self.require({*self.splits} <= {*LABELLED_SPLITS}, "splits", f"of {', '.join(LABELLED_SPLITS)}")
 

@@ -24,12 +24,12 @@ from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.scores import solution_of
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.steps.ensemble import EnsembleSettings
-from fastslow.steps.features import recipe_settings
+from fastslow.steps.features import FeatureSettings, recipe_settings
 from fastslow.steps.network_settings import TrainSettings, differences
 from fastslow.workflow.outlook import print_outlook, print_wrapped
 from fastslow.workflow.presets import MODELS, PACKAGED, RULES
 from fastslow.workflow.run_settings import RunSettings, add_chosen, make_plan, resume
-from fastslow.workflow.steps import Plan, Step
+from fastslow.workflow.steps import DATA_ROOTS, Plan, Step
 
 ON_KAGGLE = "on-kaggle"  # name of a run there
 KAGGLE_HOURS = 8.5  # of the 9 that a session of Kaggle with GPUs certainly has
@@ -56,22 +56,25 @@ def run(settings: RunSettings) -> None:
     if hours and (settings.plan or chosen is not None):
         for sentence in _say_hours(hours, chosen, plan):
             print_wrapped(sentence)
-    for step in steps:
-        if isinstance(step.settings, EnsembleSettings):
-            step.settings.extra_folders()
+    _check_patterns(plan, steps)
+    if hours and settings.cluster:
+        raise SettingsError("hours", "are planned for this machine; give seeds and epochs for a cluster")
     if settings.plan:
+        if plan.data not in DATA_ROOTS and not find_data(plan.data_root).is_dir():
+            problem = f"{plan.data!r} is neither sample nor kaggle nor a folder; name one that holds npz_all/"
+            raise SettingsError("data", problem)
         print_outlook(steps, "" if plan.predict_with else plan.preset, refused)
         return
     if refused:
         raise SettingsError(refused)
-    if hours and settings.cluster:
-        raise SettingsError("hours", "are planned for this machine; give seeds and epochs for a cluster")
     check_scheduler(settings.cluster)
     check_ids(
         find_data(plan.data_root), [*plan.collections, *plan.filled]
     )  # hours of training must not end at a broken CSV
     _check_trained(plan)
     _check_init(steps)
+    if not settings.cluster:  # whose workers have other devices
+        _check_devices(plan, steps)
     record = partial(record_run, resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded)
     planned = f"{counted(len(steps), 'step')} to {target}"
     what = f"runs/{plan.name}: data {plan.data_root}, preset {plan.preset}, {planned}"
@@ -182,6 +185,33 @@ def _check_init(steps: Sequence[Step]) -> None:
             if values := differences(there, here, here.keys() - {"collection"}):
                 problem = f"{settings.init} reads features of other settings: {values}"
                 raise SettingsError("init", f"{problem}. Give features these values, or do without init")
+
+
+def _check_patterns(plan: Plan, steps: Sequence[Step]) -> None:
+    """Refuse patterns of runs that match none, or of valid programs that leave none: this needs no features.
+
+    Raises:
+        SettingsError: They do not, or leave none.
+    """
+    has_data = (find_data(plan.data_root) / "npz_all").is_dir()  # a plan is made without
+    for step in steps:
+        with plan.naming(*step.section.partition(".")[::2]):
+            if isinstance(step.settings, EnsembleSettings):
+                step.settings.extra_folders()
+            elif has_data and isinstance(step.settings, FeatureSettings) and step.settings.skip_valid:
+                step.settings.programs()
+
+
+def _check_devices(plan: Plan, steps: Sequence[Step]) -> None:
+    """Refuse a device for networks that is not there, before the features of all programs are built.
+
+    Raises:
+        SettingsError: It is not there, or torch cannot compute on it.
+    """
+    for step in steps:
+        if isinstance(step.settings, TrainSettings):
+            with plan.naming(*step.section.partition(".")[::2]):
+                step.settings.identity()
 
 
 def _say_hours(hours: float, chosen: Mapping[str, Any] | None, plan: Plan) -> Iterator[str]:

@@ -90,6 +90,7 @@ class RunSettings(Settings):
 
     def check(self) -> None:
         """Refuse a logger that is not there and a cluster that can be none, before anything is computed."""
+        self.require(bool(self.data.strip()), "data", "sample, kaggle or a folder")
         require_logger(self.logger)
         check_address(self.cluster)
         self.require(self.folds != 1, "folds", "0, or 2 and more")

@@ -118,7 +118,7 @@ class Plan:
 
     def _step(self, stage: str, section: str, scope: str, /, **fixed) -> Step:
         settings = TrainSettings if section == "gnn" else SECTIONS[section]
-        with self._naming(section, scope):
+        with self.naming(section, scope):
             given = preset_settings(self.preset, self.overrides, section, scope)
             given.pop("train_on", None)  # known by the features, or among the fixed
             for name in given:
@@ -131,7 +131,7 @@ class Plan:
         return step
 
     @contextlib.contextmanager
-    def _naming(self, section: str, scope: str) -> Iterator[None]:
+    def naming(self, section: str, scope: str) -> Iterator[None]:
         """Name a setting in an error by the path that was typed for it."""
         try:
             yield
@@ -221,7 +221,7 @@ class Plan:
 
         Where only a part of a group is chosen, a narrower ``train_on`` makes the groups; it comes first.
         """
-        with self._naming(model, kind):
+        with self.naming(model, kind):
             given = preset_settings(self.preset, self.overrides, model, kind)
             if model == "gnn":
                 given = {**given, "kind": kind}

@@ -21,6 +21,7 @@ from fastslow_placement.programs.recorder import LEAVES, OF_LEAVES, PASS, SPARSE
 from fastslow_placement.programs.roofline import Device, operator_flops
 from fastslow_programs.compiler.cycle_estimates import own_cycles, trip_count
 from fastslow_programs.compiler.libtpu import CompilerError
+from fastslow_programs.program.simplify import check_inlined
 
 UNROLL = 32  # loops of more iterations are one operator
 _BYTES_OF = {number: ELEMENT_BYTES[name] for name, number in PRIMITIVE_TYPES.items()}
@@ -39,8 +40,9 @@ def graph_of_module(module: Module, source: str | Path, name: str, device: Devic
         device: Whose roofline gives the times.
 
     Raises:
-        DataError: Nothing in the program takes time.
+        DataError: Nothing in the program takes time, or it is too large once its calls are inlined.
     """
+    check_inlined(source, module)
     opcodes = {instruction.opcode for part in module.computations for instruction in part.instructions}
     if unknown := sorted(opcode for opcode in opcodes if not opcode_number(opcode)):
         print(f"warning: {source}: {', '.join(unknown)} count as element-wise", file=sys.stderr)

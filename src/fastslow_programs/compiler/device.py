@@ -7,6 +7,7 @@ import importlib.util
 import os
 import platform
 import re
+import sys
 from pathlib import Path
 
 from fastslow.core.errors import SettingsError
@@ -28,6 +29,8 @@ def require_jax() -> None:
     others = importlib.util.find_spec("jax_plugins")  # a GPU's, for example
     if importlib.util.find_spec("libtpu") and not (others or _may_have_tpu()):
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
+        if (jax := sys.modules.get("jax")) and not jax.config.jax_platforms:  # it read the environment before
+            jax.config.update("jax_platforms", "cpu")
 
 
 def _may_have_tpu() -> bool:

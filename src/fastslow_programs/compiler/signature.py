@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fastslow.core.errors import FastslowError, SettingsError
+from fastslow.core.errors import FastslowError, SettingsError, with_article
 from fastslow_programs.compiler.tracing import Call, Leaves, is_array, static_value
 
 _LEAF = "*"
@@ -274,13 +274,14 @@ def _tree_of(described: Any, known: Mapping[tuple[str, str], tuple], modules: Ma
     data = known.get((name, facts))
     if data is None:
         module = modules.get(name)
+        result = f"a result is {with_article(name)}"
         kind = _BUILT_IN.get(name) or getattr(sys.modules.get(module or ""), name, None)
         if kind is None:
-            raise CallError(f"a result is a {name}, which no argument has, and {module} is not imported")
+            raise CallError(f"{result}, which no argument has, and {module} is not imported")
         try:
             data = kind, ast.literal_eval(facts)
         except (ValueError, SyntaxError):
-            raise CallError(f"a result is a {name} with {facts[:_SHOWN]}, which no argument has") from None
+            raise CallError(f"{result} with {facts[:_SHOWN]}, which no argument has") from None
     children = [_tree_of(child, known, modules) for child in described["children"]]
     registry = jax.tree_util.default_registry
     return jax.tree_util.PyTreeDef.from_node_data_and_children(registry, data, children)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import SettingsError, with_article
 
 _REMEDY = (
     "Give each argument that the function takes: an array, a jax.ShapeDtypeStruct, or a tree of them, "
@@ -253,7 +253,7 @@ class _Unchanging:
             leaves, tree = jax.tree.flatten(node)
             before, tree_before = given[path]
             if tree != tree_before or not all(map(_is_given, before, leaves)):
-                problem = f"{self.__name__} changes {path} in place, a {type(node).__name__}"
+                problem = f"{self.__name__} changes {path} in place, {with_article(type(node).__name__)}"
                 raise SettingsError("source", f"{problem}. {_RETURNED}")
         return made
 
@@ -345,7 +345,7 @@ def _traced(call: Call, within_jit: bool) -> TracedCall:
     if isinstance(function, jax.stages.Compiled):
         raise SettingsError("source", f"{name} is compiled already; give the function, or its .trace(...)")
     if is_staged(function):
-        problem = f"a {name} has no arguments to be called with"
+        problem = f"{with_article(name)} has no arguments to be called with"
         raise SettingsError("source", f"{problem}; give the function and its arguments")
     facts = jit_facts(function)
     try:

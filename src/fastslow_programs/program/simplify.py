@@ -8,7 +8,10 @@ undoes the others. What nobody uses is left out. A dynamic dimension has its bou
 
 import itertools
 from collections.abc import Iterable, Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
 
+from fastslow.core.errors import DataError
 from fastslow.hlo.messages import Instruction, Module, message_classes
 
 _Whole = message_classes(  # what else a module has: shapes of whole programs, and what an order depends on
@@ -32,11 +35,33 @@ _EFFECTS |= {"rng", "rng-get-and-update-state"}
 _EFFECTS |= {f"{name}-{end}" for name in ("all-reduce", "all-gather") for end in ("start", "done")}
 _EFFECTS |= {"collective-permute-start", "collective-permute-done"}
 """Opcodes of instructions that stay where nobody uses them, as XLA's ``HasSideEffect`` has it."""
+_LARGEST = 2_000_000  # instructions: a program of the competition has up to 44 thousand
 _LOCAL = 2**32
 """What divides an instruction's id: in XLA's newer modules the rest is its number within its computation."""
 _MAY_DO_NOTHING = {"bitcast", "bitcast-convert", "broadcast", "concatenate", "convert", "copy", "reshape"}
 _MAY_DO_NOTHING |= {"set-dimension-size", "slice", "transpose"}
 """Opcodes that do nothing where the result has the type and the sizes of the first operand."""
+
+
+def check_inlined(source: str | Path, module: Module) -> None:
+    """Refuse a module that is too large once every call gave way to what it calls; calls of calls multiply.
+
+    Raises:
+        DataError: It is; ``source`` is its origin, for the message.
+    """
+    parts = {part.id: part for part in module.computations}
+    calls = {
+        number: {c for i in part.instructions for c in i.called_computation_ids if c in parts}
+        for number, part in parts.items()
+    }
+    sizes: dict[int, int] = {}
+    for number in TopologicalSorter(calls).static_order():
+        instructions = parts[number].instructions
+        inlined = (sizes[c] for i in instructions if i.opcode == "call" for c in i.called_computation_ids)
+        sizes[number] = len(instructions) + sum(inlined)
+    if (size := sum(sizes.values())) > _LARGEST:
+        problem = f"has {size:,} instructions once its calls are inlined, at most {_LARGEST:,} are read"
+        raise DataError(source, problem, "Give a part of the program")
 
 
 def simplify(module: Module) -> Module:
@@ -199,14 +224,23 @@ def _fixed(module: Module) -> set[int]:
 
 
 def _read_past(instruction: Instruction, kept: dict[int, Instruction]) -> None:
-    """Let a reshape of a reshape, and a transpose of a transpose, read what the first of them reads."""
-    source = kept.get(instruction.operand_ids[0]) if instruction.operand_ids else None
-    if source is None or source.opcode != instruction.opcode:
-        return
-    if instruction.opcode == "transpose":
-        instruction.dimensions[:] = [source.dimensions[d] for d in instruction.dimensions]
-    if instruction.opcode in ("reshape", "transpose"):
+    """Let a reshape of a reshape, and a transpose of a transpose, read what the first of them reads.
+
+    To a reshape, a transpose that moves only axes of size 1 is another reshape.
+    """
+    while (source := kept.get(instruction.operand_ids[0]) if instruction.operand_ids else None) is not None:
+        if instruction.opcode == source.opcode == "transpose":
+            instruction.dimensions[:] = [source.dimensions[d] for d in instruction.dimensions]
+        elif instruction.opcode != "reshape" or not (source.opcode == "reshape" or _keeps_order(source)):
+            return
         instruction.operand_ids[0] = source.operand_ids[0]
+
+
+def _keeps_order(transpose: Instruction) -> bool:
+    """Return whether an instruction is a transpose that moves only axes of size 1."""
+    sizes = zip(transpose.dimensions, transpose.shape.dimensions, strict=False)
+    moved = [axis for axis, size in sizes if size != 1]
+    return transpose.opcode == "transpose" and moved == sorted(moved)
 
 
 def _equal_value(instruction: Instruction, kept: dict[int, Instruction]) -> int | None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError, SettingsError, with_article
 from fastslow.core.input_files import check_regular, unpacked_name
 from fastslow.core.settings import find_typed
 from fastslow.hlo.messages import Module, message_classes
@@ -33,7 +33,7 @@ from fastslow_programs.compiler.compile_pool import Labeller, program_before_lay
 from fastslow_programs.compiler.device import require_jax
 from fastslow_programs.compiler.libtpu import lower, require_compiler
 from fastslow_programs.compiler.tracing import Call, is_staged
-from fastslow_programs.program.simplify import is_dynamic, simplify
+from fastslow_programs.program.simplify import check_inlined, is_dynamic, simplify
 from fastslow_programs.program.torch_module import as_jax
 
 _DUMP = (
@@ -67,7 +67,7 @@ def require_path(source: Any, arguments: Sequence[Any], keywords: Mapping[str, A
     """Raise :class:`SettingsError` for a source that is no path, or for a path with arguments to call it."""
     if not isinstance(source, str | Path):
         may_be = "the path of an HLO or a competition file (npz), model.py:make, or a function for jax.jit"
-        raise SettingsError("source", f"a {type(source).__name__} is no program; give {may_be}")
+        raise SettingsError("source", f"{with_article(type(source).__name__)} is no program; give {may_be}")
     if count := len(arguments) + len(keywords or {}):
         raise SettingsError("arguments", f"{count} given, but {source} is no function")
 
@@ -75,7 +75,8 @@ def require_path(source: Any, arguments: Sequence[Any], keywords: Mapping[str, A
 def require_keywords(keywords: Any) -> None:
     """Raise :class:`SettingsError` for keyword arguments that are no mapping."""
     if keywords is not None and not isinstance(keywords, Mapping):
-        raise SettingsError("keywords", f"a {type(keywords).__name__} is no mapping of names to values")
+        given = with_article(type(keywords).__name__)
+        raise SettingsError("keywords", f"{given} is no mapping of names to values")
 
 
 def _split_source(text: str) -> tuple[str, str]:
@@ -218,7 +219,8 @@ class FunctionSource(Source):
         count = len(arguments) + len(keywords or {})
         if count and type(function).__module__.partition(".")[0] == "jax" and is_staged(function):
             staged = type(function).__name__
-            raise SettingsError("arguments", f"{count} given, but a {staged} has its arguments already")
+            problem = f"{count} given, but {with_article(staged)} has its arguments already"
+            raise SettingsError("arguments", problem)
         name = getattr(function, "__name__", type(function).__name__)
         return cls(Path(name), name, call=Call(function, arguments, keywords or {}))
 
@@ -306,6 +308,7 @@ def _refuse_sharded(path: Path, module: Module) -> None:
 
 def _simplified(path: Path, module: Module) -> Module:
     """Return a simplified module, and say where bounds were taken; :class:`DataError` where there is none."""
+    check_inlined(path, module)
     simple = simplify(module)
     for instruction in (i for computation in simple.computations for i in computation.instructions):
         if is_dynamic(instruction.shape):

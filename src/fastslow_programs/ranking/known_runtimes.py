@@ -19,7 +19,7 @@ import pandas as pd
 from scipy.special import stdtr
 
 from fastslow.competition.runtimes import RUNTIME, are_runtimes
-from fastslow.core.errors import DataError, counted
+from fastslow.core.errors import DataError, counted, with_article
 from fastslow.features.graph import Graph
 from fastslow.rankers.table import tabulate
 from fastslow_programs.program.csv_rows import read_rows
@@ -85,7 +85,9 @@ def check_known(
         DataError: As for :func:`read_known`, the file aside.
     """
     if not isinstance(known, pd.DataFrame):
-        raise DataError(source, f"is a {type(known).__name__}, a table of pandas is wanted", _FORM)
+        raise DataError(
+            source, f"is {with_article(type(known).__name__)}, a table of pandas is wanted", _FORM
+        )
     if twice := sorted({str(name) for name in known.columns[known.columns.duplicated()]}):
         raise DataError(source, f"has the column {', '.join(twice)} twice", _FORM)
     by_id = ids is not None and "id" in known.columns

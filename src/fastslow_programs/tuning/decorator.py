@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import SettingsError, with_article
 from fastslow.core.files import digest, read_json
 from fastslow.core.settings import resolve
 from fastslow_programs.compiler.device import device_identity, require_jax
@@ -64,9 +64,9 @@ def tuned(
         DataError: The default is no option, constraints are wrong, or no configuration runs.
     """
     if function is not None and not callable(function):
-        raise SettingsError("function", f"a {type(function).__name__} is none; {_EXAMPLE}")
+        raise SettingsError("function", f"{with_article(type(function).__name__)} is none; {_EXAMPLE}")
     if not isinstance(out, str | Path):
-        raise SettingsError("out", f"a {type(out).__name__} is no path")
+        raise SettingsError("out", f"{with_article(type(out).__name__)} is no path")
     _check_choices(choices, constraints)
     settings = TuneSettings(
         evaluator="device", evaluations=evaluations, run="none", data_root=str(Path(out).expanduser())

@@ -110,6 +110,8 @@ tensor   dot ragged-dot scaled-dot dynamic-reshape gather dynamic-slice dynamic-
 square   cholesky triangular-solve
 single   reduce reduce-window scatter map select-and-scatter sort topk
 single   all-reduce all-reduce-start reduce-scatter
+moves    reshape transpose slice copy reverse broadcast dynamic-slice gather dynamic-reshape
+moves    all-gather all-to-all collective-broadcast collective-permute
 axis     concatenate iota sort topk get-dimension-size set-dimension-size
 axis     all-gather all-to-all ragged-all-to-all reduce-scatter
 """
@@ -129,6 +131,8 @@ TAKES_TOKEN = _with("token")
 """Opcodes one of whose operands is a token: it orders them."""
 TAKES_SQUARE = _with("square")
 """Opcodes of matrices with as many rows as columns."""
+MOVES = _with("moves")
+"""Opcodes that put the elements of their first operand elsewhere, and change none."""
 OF_SINGLES = _with("single")
 """Opcodes whose computation is called with single numbers."""
 LEAST_RANK = {"convolution": 2, "cholesky": 2, "triangular-solve": 2, "iota": 1}
