@@ -214,6 +214,9 @@ def test_known_files_are_read(tmp_path):
     for encoding in ("utf-8-sig", "utf-16"):  # with a byte-order mark
         path.write_text("config,runtime\n1,2\n", encoding=encoding)
         assert read_known(path, 4)["config"].tolist() == [1]
+    for ending in (b"\r", b"\r\n"):
+        path.write_bytes(b"config,runtime%b1,2%b" % (ending, ending))
+        assert read_known(path, 4)["config"].tolist() == [1]
     with pytest.raises(DataError, match="is no UTF-8 text .byte 128.*Write a CSV file"):
         (tmp_path / "binary.csv").write_bytes(bytes(range(256)))
         read_known(tmp_path / "binary.csv", 4)

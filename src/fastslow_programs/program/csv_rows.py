@@ -24,7 +24,8 @@ def read_rows(path: Path, remedy: str) -> list[dict[str, str]]:
             cells, a column is there twice, or a row has another number of cells than the header.
     """
     try:
-        lines = csv.reader(io.StringIO(read_text(path, remedy)), skipinitialspace=True)
+        text = io.StringIO(read_text(path, remedy), newline=None)  # lines end as on any system
+        lines = csv.reader(text, skipinitialspace=True)
         numbered = [(number, row) for number, row in enumerate(lines, 1) if row]
     except csv.Error as error:
         raise DataError(path, f"cannot be read ({error})", remedy) from None
