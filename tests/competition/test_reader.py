@@ -79,7 +79,11 @@ def test_edges_in_a_circle_are_placed_and_no_others_refused(read, kind, data):
             users |= {operand for user, operand in edges if user in users}
         assert edges[row][0] in users, "the named edge lies on a cycle"
     else:
-        assert_same(read(kind, arrays), arrays)
+        if kind == "layout":
+            with refused(r"node_config_ids\[0\] names node 2, a custom-call; configurable are convolution,"):
+                read(kind, arrays)
+        else:
+            assert_same(read(kind, arrays), arrays)
 
 
 @pytest.mark.parametrize("kind", SCHEMA)
@@ -122,7 +126,7 @@ def layouts_of_inputs(*layout):
         ("layout", {"node_splits": np.zeros((1, 0), np.int32)}),
         ("layout", {"edge_index": np.asfortranarray(layout_arrays()["edge_index"])}),
         ("layout", {"config_runtime": np.arange(1, 9, dtype=np.int32)}),
-        ("layout", {"node_config_ids": np.array([3, 5, 2], np.uint8)}),
+        ("layout", {"node_config_ids": layout_arrays()["node_config_ids"][::-1].astype(np.uint8)}),
         ("layout", {"node_feat": seven_dimensions()}),
         ("layout", {"node_config_feat": layouts_of_inputs(4, 0, -1, -1, -1, -1)}),
         ("layout", {"node_config_feat": np.full((8, 3, 18), -1, np.float16)}),

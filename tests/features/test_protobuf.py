@@ -82,7 +82,9 @@ def test_padding_and_operands_are_those_of_the_module(tmp_path, seed):
     program = random_program(seed)
     program.module.entry_computation_id = program.computation.id
     instructions = program.computation.instructions
-    node = next(at for at, i in enumerate(instructions) if i.operand_ids and i.shape.dimensions)
+    source = next(inst for inst in instructions if inst.operand_ids and inst.shape.dimensions)
+    node = len(instructions)
+    program.add("reshape", tuple(source.shape.dimensions), [source.id])
     program.add("custom-call", (), [i.id for i in instructions], custom_call_target="uses all")
     program.computation.root_id = instructions[-1].id
     npz = write_npz(tmp_path / "p.npz", competition_arrays(program.module, [node]))

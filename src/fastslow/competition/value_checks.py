@@ -97,7 +97,7 @@ def _foreign() -> np.ndarray:
 
 _FOREIGN = _foreign()
 _OF_NO_LIST = np.array([name.endswith("_product") for name in COLUMN_NAMES], np.float32)
-_IS_LEAF = _of("parameter constant iota")
+_IS_CONFIGURABLE = _of("convolution dot reshape")
 
 
 def _refuse(
@@ -149,9 +149,9 @@ def check_values(path: Path, arrays: dict[str, np.ndarray], labelled: bool) -> N
         wrong = (bounds < 0) | (bounds != np.rint(bounds))
         _refuse(path, "config_feat", bounds, wrong, "a whole size from 0")
         _check_bounds(path, bounds, node_feat)
+    _check_graph(path, node_feat, opcodes, arrays["edge_index"])
     if "node_config_ids" in arrays:
         _check_configurable(path, arrays["node_config_ids"], opcodes)
-    _check_graph(path, node_feat, opcodes, arrays["edge_index"])
 
 
 def _refuse_numbers(path: Path, node_feat: np.ndarray) -> None:
@@ -290,15 +290,15 @@ def _check_acyclic(path: Path, edges: np.ndarray, num_nodes: int) -> None:
 
 
 def _check_configurable(path: Path, ids: np.ndarray, opcodes: np.ndarray) -> None:
-    """Refuse configurable nodes that are named twice or have no operand that could be laid out."""
+    """Refuse configurable nodes that are named twice or of other opcodes than TpuGraphs configures."""
     if len(np.unique(ids)) < len(ids):
         raise DataError(path, "node_config_ids names a node twice", REMEDY)
-    given = _IS_LEAF[opcodes[ids]]  # no compiler chooses their layout
-    if given.any():
-        position = int(np.argmax(given))
+    other = ~_IS_CONFIGURABLE[opcodes[ids]]
+    if other.any():
+        position = int(np.argmax(other))
         node = ids[position]
         problem = f"node_config_ids[{position}] names node {node}, {with_article(opcode_name(opcodes[node]))}"
-        raise DataError(path, f"{problem}: no compiler chooses its layout", REMEDY)
+        raise DataError(path, f"{problem}; configurable are convolution, dot and reshape", REMEDY)
 
 
 def _ranks(node_feat: np.ndarray) -> np.ndarray:
