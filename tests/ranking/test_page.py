@@ -75,6 +75,14 @@ def test_configurations_that_are_one_program_share_a_row():
     assert rows["config"].tolist()[3].endswith(" and 69 more")
 
 
+def test_a_probability_is_called_one(monkeypatch):
+    """97 % below "faster than the default" reads as a speed."""
+    monkeypatch.setattr(Ranking, "faster", lambda self, than: np.full(80, 0.97))
+    rows = ranking().first_rows()
+    name = next(name for name in rows if name.startswith("probability of being faster than "))
+    assert set(rows[name]) == {"97 %"} and not any(name.startswith("faster than") for name in rows)
+
+
 def test_a_file_of_one_program_has_nothing_to_choose(tmp_path):
     """A published file has 20 configurations without a difference; advice to measure eight helped nobody."""
     for runtime in (None, 1000 + np.arange(80) % 2):

@@ -377,15 +377,15 @@ class Ranking(Shown):
         """Return the first configurations for a reader. Those that are one program share a row.
 
         Returns:
-            Texts and numbers: ``place``, ``config`` (all that are alike), ``faster than the default`` (its
-            probability), ``slower than the fastest``, ``known runtime``, ``of the default's cycles`` (each
+            Texts and numbers: ``place``, ``config`` (all that are alike), ``probability of being faster than
+            the default``, ``slower than the fastest``, ``known runtime``, ``of the default's cycles`` (each
             where it is known), and the ``differences from the default`` in words.
         """
         rows = self.table.drop_duplicates("id").head(_ON_PAGE)
         alike = self.table.groupby("id")["config"].agg(lambda configs: listed([*map(str, configs)]))
         columns: dict[str, Any] = {"place": rows["rank"], "config": rows["id"].map(alike)}
         if "faster" in rows:
-            columns[f"faster than {self._compared}"] = rows["faster"].map(percent)
+            columns[f"probability of being faster than {self._compared}"] = rows["faster"].map(percent)
         if self.scores():
             excess = 100 * (self._judged_by / self._judged_by.min() - 1)
             columns["slower than the fastest"] = excess[rows.index].map(lambda x: f"{_two_digits(x)} %")
