@@ -47,10 +47,10 @@ def test_training_of_a_network():
 
 
 def test_a_single_evaluation_has_a_single_tick():
-    """A tile network of two epochs had an axis from 1.900 to 2.100 epochs."""
+    """A tile network of two epochs had an axis from 1.900 to 2.100 epochs, and a loss of one dot."""
     history = pd.DataFrame({"epoch": [2], "loss": [3.0], "tile-xla": [0.9]})
-    for axes in plots.plot_training(history, "network").axes:
-        assert axes.get_xticks().tolist() == [2]
+    (axes,) = plots.plot_training(history, "network").axes
+    assert axes.get_xticks().tolist() == [2] and axes.get_ylabel() == "1 - slowdown"
 
 
 def test_training_of_a_ranker_shows_the_score_of_its_own_collection():

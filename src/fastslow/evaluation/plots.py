@@ -44,7 +44,7 @@ def plot_training(
 ) -> Figure:
     """Plot the valid score of each collection over the epochs of a network, or the rounds of a ranker.
 
-    Each collection has a panel; above them a network has its loss. A ring is the model that is kept: of a
+    Each collection has a panel; above them a network of several evaluations has its loss. A ring is the model that is kept: of a
     network's average of several epochs it is at the last one.
 
     Args:
@@ -65,10 +65,11 @@ def plot_training(
         rings = {slug: (row[axis], row[slug], f"{row[axis]:.0f} rounds") for slug in columns}
     wide = min(len(columns), 2)
     rows = -(-len(columns) // wide)
-    heights = [2.5] * rows if ranker else [2.0] + [2.5] * rows
+    has_loss = not ranker and len(history) > 1  # one loss says nothing
+    heights = [2.0] * has_loss + [2.5] * rows
     figure = Figure(figsize=(WIDTH, sum(heights) + 0.3), layout="constrained")
     grid = figure.add_gridspec(len(heights), wide, height_ratios=heights)
-    if not ranker:
+    if has_loss:
         upper = figure.add_subplot(grid[0, :])
         upper.plot(history[axis], history["loss"], color=NETWORK, **_MARKS)
         upper.set(title=f"loss {history['loss'].iloc[-1]:.3g} on train", ylabel="loss", xlabel=axis)
