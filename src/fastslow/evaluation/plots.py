@@ -44,8 +44,8 @@ def plot_training(
 ) -> Figure:
     """Plot the valid score of each collection over the epochs of a network, or the rounds of a ranker.
 
-    Each collection has a panel; above them a network of several evaluations has its loss. A ring is the model that is kept: of a
-    network's average of several epochs it is at the last one.
+    Each collection has a panel; above them a network of several evaluations has its loss. A ring is the model
+    that is kept: of a network's average of several epochs it is at the last one.
 
     Args:
         history: Rows of a training's ``metrics.jsonl``, with a column per collection, by its slug. Columns of

@@ -192,7 +192,7 @@ def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]
 
 
 _PANELS = 12  # graphs plotted at most
-_NAME = 36  # characters of a name above a panel
+_NAME = 33  # characters of a name above a panel
 
 
 class ViolationSettings(Settings):
