@@ -305,7 +305,7 @@ def _draw(
     room = max(0.1, (_MIN_WIDTH - (right - left)) / 2)
     height = _LAYER * (layer.max() + 1)
     whole_width = right - left + 2 * room
-    characters = int(whole_width / _CHARACTER / 1.5)
+    characters = int(whole_width / _CHARACTER / 1.35)  # of the larger, bold letters
     heading = "\n".join(fill(line, characters) for line in title.split("\n"))
     whole_height = _LEGEND + height + 0.2 + _TITLE_LINE * (heading.count("\n") + 1)
     figure = Figure(figsize=(whole_width, whole_height))
