@@ -156,7 +156,7 @@ def _plot_feature(features: Features, column: str) -> Figure:
     axes = figure.subplots()
     axes.scatter(values, runtime / runtime.min(), s=40, color=RULE, alpha=0.8, linewidths=0)
     words = column.replace("_", " ")
-    axes.set_title(f"On the median program the {words} has a Kendall's tau of {tau:.2f}")
+    axes.set_title(f"{words}: Kendall's tau {tau:.2f} here, the median of {len(ordered)} train programs")
     axes.set(xlabel=f"{words} of a configuration of {name}", ylabel="runtime over the fastest's")
     return figure
 

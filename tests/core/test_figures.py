@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import re
 
 import matplotlib
 import numpy as np
@@ -20,6 +21,7 @@ from fastslow.core.figures import (
     shortened_names,
     source_of,
 )
+from fastslow.core.settings import PROJECT
 
 
 @in_style
@@ -65,6 +67,39 @@ def test_a_title_that_is_wider_than_its_axes_stays_inside_the_figure():
         assert np.asarray(image.convert("L"))[:40, -1].min() > 250
     (axes,) = titled("short").axes
     assert axes.get_title("left") == "short"
+
+
+def test_a_title_that_is_wider_than_the_figure_is_broken():
+    """The ends of long titles were cut, with the number that was found."""
+    words = "Of 12 variants that train longer, only one whose name is long is ahead of the others, by 0.01"
+
+    @in_style
+    def titled(whole):
+        figure = Figure(figsize=(7, 2), layout="constrained")
+        axes = figure.subplots()
+        if whole:
+            figure.suptitle(words)
+        else:
+            axes.set_title(words)
+        return figure
+
+    for whole in (False, True):
+        figure = titled(whole)
+        title = figure.get_suptitle() if whole else figure.axes[0].get_title("left")
+        assert title.count("\n") == 1 and title.replace("\n", " ") == words
+        with Image.open(io.BytesIO(png_bytes(figure))) as image:
+            pixels = np.asarray(image.convert("L"))[:40]
+            assert min(pixels[:, 0].min(), pixels[:, -1].min()) > 250
+
+
+def test_every_figure_is_as_wide_as_a_page():
+    """Figures of 9 and 12 inches had letters of seven pixels in a notebook."""
+    files = [*(PROJECT / "src").rglob("*.py"), *(PROJECT / "benchmarks").rglob("*.py")]
+    given = [
+        (path.name, width) for path in files for width in re.findall(r"figsize=\((\w+)", path.read_text())
+    ]
+    assert len(given) > 20
+    assert {width for _, width in given} == {"WIDTH", "whole_width"}, "a graph is at least WIDTH wide"
 
 
 def test_a_figure_is_laid_out_once():

@@ -1,6 +1,7 @@
 """A progress bar does not flood a log, and is shown while its first step takes long."""
 
 import io
+import sys
 import time
 
 from fastslow.core import progress as module
@@ -31,3 +32,16 @@ def test_a_bar_is_shown_again_before_its_first_step_ends(monkeypatch):
         bar.update()
     with progress(total=1, file=io.StringIO(), disable=True) as bar, ticking(bar):
         time.sleep(0.12)
+
+
+def test_in_a_notebook_a_bar_is_no_error_and_a_short_step_has_none(monkeypatch):
+    """Notebooks show ``stderr`` on red: every notebook had red bars of 0 % and 100 %."""
+    kernel = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
+    shown, errors = kernel(), io.StringIO()
+    monkeypatch.setattr(sys, "stdout", shown)
+    monkeypatch.setattr(sys, "stderr", errors)
+    assert list(progress(range(5), desc="short")) == [*range(5)]
+    assert shown.getvalue() == errors.getvalue() == ""
+    monkeypatch.setattr(module, "NOTEBOOK_SECONDS", 0.0)
+    assert list(progress(range(5), desc="long")) == [*range(5)]
+    assert "long: 100%" in shown.getvalue() and errors.getvalue() == ""

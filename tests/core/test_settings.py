@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import pytest
 from annotated_types import Ge, Le
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.lib.pretty import PrettyPrinter
 from traitlets.config import Config as IPythonConfig
 
 from fastslow.core.errors import DataError, SettingsError, UnknownSetting
@@ -275,3 +276,14 @@ def test_data_that_are_read_may_be_the_repositorys(tmp_path, monkeypatch):
     (tmp_path / "data" / "sample").mkdir(parents=True)
     assert find_data("data/sample") == resolve("data/sample") == tmp_path / "data" / "sample"
     assert find_data("data/nowhere") == tmp_path / "data" / "nowhere"
+
+
+def test_a_notebook_shows_settings_without_a_break_inside_a_value():
+    """The folder of features was ``'features/sample/layout-xla-d`` and ``efault'`` on two lines."""
+    printer = PrettyPrinter(shown := io.StringIO())
+    settings = Example(folder=f"runs/{'long-name-' * 6}x", learning_rate=0.25, epochs=1234)
+    settings._repr_pretty_(printer, cycle=False)
+    printer.flush()
+    lines = shown.getvalue().splitlines()
+    assert " ".join(lines) == repr(settings) and all(line.endswith((",", ")")) for line in lines)
+    assert len(lines) > 1 and max(map(len, lines)) <= 95

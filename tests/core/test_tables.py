@@ -137,6 +137,12 @@ def test_a_number_with_its_error_is_not_broken_into_lines():
     assert text in shown and max(map(len, shown.splitlines())) <= 40
 
 
+def test_a_range_in_a_page_is_not_broken_into_lines():
+    """A score and its range stood on three lines of a notebook."""
+    shown = table_html(pd.DataFrame({"test": ["0.999 ± 0.001 [0.94, 1.00]"], "name": ["[not, a, range]"]}))
+    assert "0.999 ± 0.001 [0.94,&nbsp;1.00]" in shown and "[not, a, range]" in shown
+
+
 def test_no_percentage_is_printed_without_the_space_of_the_pages():
     assert percent(0.0065, 2) == "0.65 %" and percent(1) == "100 %"
     tight = re.compile(r":[.,\d]*%[}\"]")

@@ -236,6 +236,9 @@ def test_the_programs_of_a_comparison_are_those_that_differ_most(differences, dr
     table = pd.DataFrame({"one": differences, "other": 0.0, "difference": differences})
     (axes,) = plot_comparison(table, ("a", "b"), "title").axes
     assert len(axes.get_yticklabels()) == drawn and axes.get_xlabel() == f"score of a program{said}"
+    assert axes.axison == (drawn > 0), "axes without a dot have no numbers"
+    if not drawn:
+        assert [text.get_text() for text in axes.texts] == ["5 programs, and no score differs"]
 
 
 def test_both_sides_of_a_comparison_have_the_colours_of_their_models():

@@ -47,10 +47,10 @@ def test_training_of_a_network():
 
 
 def test_a_single_evaluation_has_a_single_tick():
-    """A tile network of two epochs had an axis from 1.900 to 2.100 epochs."""
+    """A tile network of two epochs had an axis from 1.900 to 2.100 epochs, and a loss of one dot."""
     history = pd.DataFrame({"epoch": [2], "loss": [3.0], "tile-xla": [0.9]})
-    for axes in plots.plot_training(history, "network").axes:
-        assert axes.get_xticks().tolist() == [2]
+    (axes,) = plots.plot_training(history, "network").axes
+    assert axes.get_xticks().tolist() == [2] and axes.get_ylabel() == "1 - slowdown"
 
 
 def test_training_of_a_ranker_shows_the_score_of_its_own_collection():
@@ -81,20 +81,22 @@ def test_names_at_the_ends_of_lines_do_not_overlap_and_keep_their_order():
 @cases("count", [1, 3, 200])
 def test_scores_by_graph_worst_first(count):
     scores = {f"g{i}": float((i * 7) % count) for i in range(count)}
-    (axes,) = plots.plot_per_graph(scores, "run").axes
+    (axes,) = plots.plot_per_graph(scores, "tile:xla").axes
+    assert axes.get_xlabel() == "1 - slowdown of the first five"
+    assert plots.plot_per_graph(scores, "layout").axes[0].get_xlabel() == "Kendall's tau"
     widths = [bar.get_width() for bar in axes.patches]
     assert widths == sorted(scores.values())[: len(widths)] and len(widths) >= min(count, 40)
     assert axes.lines[0].get_label() == f"mean of all {np.mean(list(scores.values())):.3f}"
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == sorted(scores, key=scores.get)[: len(widths)], "every bar has its name"
     title = axes.get_title("left")
-    assert title.startswith(f"run: {min(scores.values()):.2f} to {max(scores.values()):.2f}")
+    assert title.startswith(f"tile:xla on valid: {min(scores.values()):.2f} to {max(scores.values()):.2f}")
     assert (f"worst {len(widths)} of {count}" in title) == (len(widths) < count)
 
 
 def test_the_bars_of_a_model_have_its_colour():
     colours = {
-        plots.plot_per_graph({"g": 1.0}, "run", model).axes[0].patches[0].get_facecolor()
+        plots.plot_per_graph({"g": 1.0}, "layout", model).axes[0].patches[0].get_facecolor()
         for model in ("", *plots.MODEL_COLOURS)
     }
     assert len(colours) == 4

@@ -12,7 +12,13 @@ from matplotlib.colors import to_hex
 
 from fastslow.competition.opcodes import DOT
 from fastslow.features.nodes.pruning import hop_distance
-from fastslow_programs.program.graph_picture import COLOURS, assign_layers, place, plot_graph
+from fastslow_programs.program.graph_picture import (
+    COLOURS,
+    assign_layers,
+    broken_layers,
+    place,
+    plot_graph,
+)
 from helpers.cases import cases
 from helpers.competition_files import graph_arrays, layout_arrays
 
@@ -127,3 +133,15 @@ def test_surroundings_of_a_chosen_node_and_of_a_hub():
     hub |= {"node_config_ids": np.arange(1, 51)}
     figure = plot_graph(hub, "x", node=0)
     assert len(boxes(figure)) == 30 and texts(figure)[0].startswith("parameter #0")
+
+
+def test_a_layer_that_is_wider_than_a_page_is_several():
+    """The picture of a node with eight users was half as wide again, and its letters seven pixels high."""
+    edges = np.array([(user, 0) for user in range(1, 9)] + [(9, user) for user in range(1, 9)])
+    layer = assign_layers(edges, 10)
+    width = np.full(10, 1.2)
+    broken = broken_layers(layer, width, 5.0)
+    assert (broken[edges[:, 0]] > broken[edges[:, 1]]).all()
+    assert np.bincount(broken, width).max() <= 5.0 and broken.max() == layer.max() + 1
+    assert broken_layers(layer, width, 10.0).tolist() == layer.tolist()
+    assert broken_layers(layer[:0], width[:0], 5.0).tolist() == []

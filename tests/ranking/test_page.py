@@ -1,5 +1,6 @@
 """The page of a ranking: the verdict first, whole HTML, and names that cannot break it."""
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -73,6 +74,22 @@ def test_configurations_that_are_one_program_share_a_row():
     assert rows["place"].tolist() == [1, 2, 4, 9]
     assert rows["config"].tolist()[:2] == [f"{first[0]}", f"{first[1]}, {first[2]}"]
     assert rows["config"].tolist()[3].endswith(" and 69 more")
+
+
+def test_a_tiny_difference_is_no_headline():
+    """The page of a published file began with "0.00081 % faster"."""
+    runtime = 10**6 + np.arange(80)
+    first, fastest, _ = ranking(runtime).numbers()
+    assert fastest.value == "the same to 0.1 %" and first.value in ("the same", "the same to 0.1 %")
+    assert re.match(r"0\.000\d+ % slower, place \d+ of 80 by runtime$", fastest.note), fastest.note
+
+
+def test_a_probability_is_called_one(monkeypatch):
+    """97 % below "faster than the default" reads as a speed."""
+    monkeypatch.setattr(Ranking, "faster", lambda self, than: np.full(80, 0.97))
+    rows = ranking().first_rows()
+    name = next(name for name in rows if name.startswith("probability of being faster than "))
+    assert set(rows[name]) == {"97 %"} and not any(name.startswith("faster than") for name in rows)
 
 
 def test_a_file_of_one_program_has_nothing_to_choose(tmp_path):

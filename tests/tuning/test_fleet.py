@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -60,6 +61,7 @@ def test_a_fleet_has_a_page_with_what_each_program_saves(fleet):
     page = write_fleet(tune_fleet(settings_of(fleet)), settings_of(fleet)) / "fleet.html"
     text = check_page(page).text
     assert text[2] == "fleet" and " of it by " in text[3] and "1 of 2" in text
+    assert re.match(r"\d+\.?\d* % of the time of all programs is saved, ", text[3]), text[3]
     assert "Where is the time, and what is saved?" in text
     assert any(cell.startswith("gained: the best is") for cell in text)
     open_page(page)

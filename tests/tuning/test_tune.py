@@ -24,6 +24,7 @@ from fastslow_programs.tuning.result import (
     list_evaluations,
     plot_curve,
     summarise_study,
+    value_text,
     write_result,
 )
 from fastslow_programs.tuning.settings import STRATEGIES, UNREAD, TuneSettings
@@ -408,6 +409,8 @@ def test_a_study_has_a_page_with_units_and_enough_digits(npz, tmp_path):
     assert page.text[3] == f"{facts['result'][:1].upper()}{facts['result'][1:]}."
     assert " ns (of the sample: cycles)" in facts["best"]
     assert "e+" not in " ".join(map(str, facts.drop("configuration")))
+    head = page.text[page.text.index("best against the default") :][:3]
+    assert head[2] == value_text(study.best[1], study), "a percentage does not say what was measured"
 
 
 def test_equal_runtimes_are_said_and_nothing_is_drawn_of_them(tmp_path):

@@ -12,6 +12,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from fastslow.core.files import atomic_path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
     from PIL.Image import Image
 
 WIDTH = 7.0
@@ -61,6 +63,8 @@ STYLE: Mapping[str, Any] = {
     "axes.titlesize": 10.5,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
+    "figure.titlesize": 10.5,
+    "figure.titleweight": "bold",
     "axes.labelsize": 9.5,
     "xtick.labelsize": 9,
     "ytick.labelsize": 9,
@@ -110,24 +114,43 @@ def in_style(draw: Callable[_Arguments, _Drawn]) -> Callable[_Arguments, _Drawn]
 def _lay_out(figure: "Figure") -> None:
     """Give all parts of a figure their final places, which matplotlib else does twice for each drawing."""
     figure.set_dpi(DPI)  # at another one letters have other widths, and a label at the edge would be cut
+    _break_titles(figure)
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)
         figure.set_layout_engine(None)
     _keep_titles_inside(figure)
 
 
-def _keep_titles_inside(figure: "Figure") -> None:
-    """Let a title that would leave the figure on the right begin further left, at most at the edge."""
+def _titles_of(part: "Figure | Axes", title: str) -> list["Text"]:
+    """Return the text that is the title of a figure or of axes, if it has one."""
     from matplotlib.text import Text
 
+    texts = [child for child in part.get_children() if isinstance(child, Text)]
+    return [text for text in texts if title and text.get_text() == title]
+
+
+def _break_titles(figure: "Figure") -> None:
+    """Break a title that is wider than the figure, at spaces."""
+    parts: list[tuple[Figure | Axes, str]] = [(figure, figure.get_suptitle())]
+    parts += [(axes, axes.get_title(loc="left")) for axes in figure.axes]
+    for part, title in parts:
+        for text in _titles_of(part, title):
+            width = text.get_window_extent().width
+            if width > figure.bbox.width:
+                lines = title.split("\n")
+                room = int(0.95 * max(map(len, lines)) * figure.bbox.width / width)
+                whole = functools.partial(fill, width=room, break_long_words=False, break_on_hyphens=False)
+                text.set_text("\n".join(map(whole, lines)))
+
+
+def _keep_titles_inside(figure: "Figure") -> None:
+    """Let a title that would leave the figure on the right begin further left, at most at the edge."""
     for axes in figure.axes:
-        title = axes.get_title(loc="left")
-        for text in axes.get_children():
-            if isinstance(text, Text) and title and text.get_text() == title:
-                place = text.get_window_extent()
-                beyond = min(place.x1 - figure.bbox.x1, place.x0)
-                if beyond > 0:
-                    text.set_x(text.get_position()[0] - beyond / axes.bbox.width)
+        for text in _titles_of(axes, axes.get_title(loc="left")):
+            place = text.get_window_extent()
+            beyond = min(place.x1 - figure.bbox.x1, place.x0)
+            if beyond > 0:
+                text.set_x(text.get_position()[0] - beyond / axes.bbox.width)
 
 
 def _describe_in_notebooks() -> None:

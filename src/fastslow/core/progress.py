@@ -12,6 +12,7 @@ from fastslow.core.errors import counted
 
 LOG_SECONDS = 10.0  # a file gets a line this often, a terminal four times a second
 TICK_SECONDS = 5.0
+NOTEBOOK_SECONDS = 3.0  # a step that is shorter needs no bar in a notebook
 
 
 class _Bar(tqdm):  # type: ignore[misc]  # tqdm has no types
@@ -25,9 +26,19 @@ class _Bar(tqdm):  # type: ignore[misc]  # tqdm has no types
 
 
 def progress(iterable: Iterable[Any] | None = None, **options: Any) -> tqdm:
-    """Return a tqdm bar with the options of ``tqdm`` that does not flood a log."""
+    """Return a tqdm bar with the options of ``tqdm`` that does not flood a log.
+
+    A notebook shows what is written to ``stderr`` on red, as an error: there the bar is in its other output.
+    """
+    if _in_notebook():
+        options = {"file": sys.stdout, "delay": NOTEBOOK_SECONDS, **options}
     interval = 0.25 if sys.stderr.isatty() else LOG_SECONDS
     return _Bar(iterable, mininterval=interval, maxinterval=interval, dynamic_ncols=True, **options)
+
+
+def _in_notebook() -> bool:
+    """Return whether the output of this process is a notebook's."""
+    return type(sys.stdout).__module__.startswith("ipykernel")
 
 
 @contextlib.contextmanager

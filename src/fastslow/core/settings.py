@@ -12,6 +12,7 @@ import math
 import os
 import re
 import stat
+import textwrap
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
@@ -45,6 +46,7 @@ _KINDS: dict[Any, str] = {
     tuple: "a tuple",
     dict: "a dict",
 }
+_NOTEBOOK_WIDTH = 95  # characters of an output that a page of 1,000 pixels shows without a break
 _CHECKOUT = Path(__file__).resolve().parents[3]
 PROJECT = _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() else Path.cwd()
 """The repository; of a package that was installed without it, the working folder."""
@@ -274,6 +276,11 @@ class Settings(BaseModel):
         if unused := [name for name, value in others.items() if isinstance(value, _PLAIN)]:
             print(f"no settings of {cls.__name__}, not used: {', '.join(unused)}")
         return cls(**{name: variables[name] for name in cls.model_fields if name in variables})
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the settings in a notebook, with lines that end between two of them."""
+        lines = textwrap.wrap(repr(self), _NOTEBOOK_WIDTH, break_long_words=False, break_on_hyphens=False)
+        printer.text("\n".join(lines))
 
     def check_typed(self) -> None:
         """Refuse a file that was typed and is not there, before the libraries of a command are imported."""

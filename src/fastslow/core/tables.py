@@ -33,6 +33,7 @@ _MOST_DECIMALS = 8  # a smaller number is written with an exponent
 _NUMBER = re.compile(
     r"[-+−]?[\d.,]+( %)?( ± [\d.,]+)?( (%|\*|ns|µs|ms|s|min|h))?"
 )  # with its error, unit or mark
+_RANGE = re.compile(r"\[[-\d., ]+\]")  # of numbers, such as [0.48, 0.96]
 _QUOTED = re.compile(r"(?<!\S)'[^']+'")  # a path with a space in a command
 _NO_SPACE = "\x1f"  # in place of a space at which no line ends
 _CELL = "padding:.2em .8em;border-bottom:1px solid #8886;vertical-align:top"
@@ -356,12 +357,12 @@ def _lines(cells: list[str], columns: list[_Column], widths: list[int]) -> list[
 
 
 def _html_cell(tag: str, column: _Column, text: str) -> str:
-    """Return a cell; one in the body carries the name of its column, and a short one is not broken."""
+    """Return a cell; one in the body has the name of its column. A short one and a range are not broken."""
     style = f"{_CELL};text-align:{'right' if column.right else 'left'}"
     is_long = max(map(len, text.split()), default=0) > _LONG_WORD
     if is_long:
         style += ";overflow-wrap:anywhere"  # or a long name would push other columns out of the page
-    words = html.escape(text)
+    words = _RANGE.sub(lambda found: found[0].replace(" ", "&nbsp;"), html.escape(text))
     if tag == "th" or is_long:
         words = words.replace(":", ":<wbr>").replace("_", "_<wbr>")
     if tag == "th":

@@ -13,7 +13,7 @@ import pandas as pd
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection, get_collection
 from fastslow.competition.metrics import ALL_METRICS, tile_score
 from fastslow.core.artifacts import MANIFEST, read_manifest
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError, SettingsError, counted
 from fastslow.core.figures import (
     CEILING,
     ENSEMBLE,
@@ -283,6 +283,10 @@ def plot_comparison(
     axes.set_xlabel(f"score of a program{not_drawn}{say_shortened(graphs, _NAME)}")
     figure.suptitle(_lines(title), fontsize=10, weight="bold")
     axes.grid(axis="y", visible=False)
+    if not len(drawn):  # axes without a dot would have invented numbers
+        axes.set_axis_off()
+        words = f"{counted(len(table), 'program')}, and no score differs"
+        axes.text(0.5, 0.5, words, ha="center", va="center", transform=axes.transAxes)
     figure.legend(loc="outside lower right", ncols=1 if max(map(len, names)) > _NAME else 2)
     return figure
 

@@ -44,8 +44,8 @@ def plot_training(
 ) -> Figure:
     """Plot the valid score of each collection over the epochs of a network, or the rounds of a ranker.
 
-    Each collection has a panel; above them a network has its loss. A ring is the model that is kept: of a
-    network's average of several epochs it is at the last one.
+    Each collection has a panel; above them a network of several evaluations has its loss. A ring is the model
+    that is kept: of a network's average of several epochs it is at the last one.
 
     Args:
         history: Rows of a training's ``metrics.jsonl``, with a column per collection, by its slug. Columns of
@@ -65,10 +65,11 @@ def plot_training(
         rings = {slug: (row[axis], row[slug], f"{row[axis]:.0f} rounds") for slug in columns}
     wide = min(len(columns), 2)
     rows = -(-len(columns) // wide)
-    heights = [2.5] * rows if ranker else [2.0] + [2.5] * rows
+    has_loss = not ranker and len(history) > 1  # one loss says nothing
+    heights = [2.0] * has_loss + [2.5] * rows
     figure = Figure(figsize=(WIDTH, sum(heights) + 0.3), layout="constrained")
     grid = figure.add_gridspec(len(heights), wide, height_ratios=heights)
-    if not ranker:
+    if has_loss:
         upper = figure.add_subplot(grid[0, :])
         upper.plot(history[axis], history["loss"], color=NETWORK, **_MARKS)
         upper.set(title=f"loss {history['loss'].iloc[-1]:.3g} on train", ylabel="loss", xlabel=axis)
@@ -84,10 +85,15 @@ def plot_training(
             TREES if ranker else NETWORK,
         )
         axes.set_xlabel("boosting round" if ranker else "epoch")
-        axes.set_ylabel("1 - slowdown" if column.startswith("tile") else "Kendall's tau")
+        axes.set_ylabel(_metric(column).split(" of ")[0])  # a short axis has no room for all of it
     scores = {column: rings[column][1] if column in rings else history[column].iloc[-1] for column in columns}
     figure.suptitle(_learned(title, scores, references or {}), fontsize=10.5, weight="bold")
     return figure
+
+
+def _metric(collection: str) -> str:
+    """Return what the score of a collection is, by its name or slug."""
+    return "1 - slowdown of the first five" if collection.startswith("tile") else "Kendall's tau"
 
 
 def _collections_of(history: pd.DataFrame) -> list[str]:
@@ -161,20 +167,20 @@ def _learned(title: str, scores: Mapping[str, float], references: Mapping[str, M
 
 
 @in_style
-def plot_per_graph(per_graph: Mapping[str, float], title: str, model: str = "") -> Figure:
-    """Plot the score of each graph, worst first, and the mean of all.
+def plot_per_graph(per_graph: Mapping[str, float], collection: str, model: str = "") -> Figure:
+    """Plot the valid score of each graph, worst first, and the mean of all.
 
     Args:
         per_graph: Score by graph. Of many graphs only the worst 40 are shown.
-        title: Title of the figure; the lowest and the highest score follow it.
+        collection: Name of the collection, or ``layout`` for all layouts.
         model: Name of the model, whose colour the bars have.
     """
     names = sorted(per_graph, key=per_graph.get)
     shown = names[:_MAX_LABELS]
     mean = np.mean(list(per_graph.values()))
-    title += f": {per_graph[names[0]]:.2f} to {per_graph[names[-1]]:.2f}"
+    title = f"{collection} on valid: {per_graph[names[0]]:.2f} to {per_graph[names[-1]]:.2f}"
     if len(shown) < len(names):
-        title += f", here the worst {len(shown)} of {len(names)} graphs"
+        title += f", the worst {len(shown)} of {len(names)} graphs"
     figure = Figure(figsize=(WIDTH, 1.2 + 0.17 * len(shown)), layout="constrained")
     axes = figure.subplots()
     colour = _model_colours([model])[model]
@@ -183,7 +189,7 @@ def plot_per_graph(per_graph: Mapping[str, float], title: str, model: str = "") 
     axes.set_yticks(range(len(shown)), figures.shortened_names(shown, _NAME), fontsize=7)
     axes.set_ylim(len(shown) - 0.4, -0.6)  # the worst on top
     axes.grid(axis="y", visible=False)
-    axes.set(title=title, xlabel="score" + figures.say_shortened(shown, _NAME))
+    axes.set(title=title, xlabel=_metric(collection) + figures.say_shortened(shown, _NAME))
     figure.legend(loc="outside lower right")
     return figure
 
@@ -251,13 +257,11 @@ def plot_results(table: pd.DataFrame) -> Figure:
     panels = np.atleast_1d(figure.subplots(len(collections), 1))
     colours = _model_colours(models)
     for axes, collection in zip(panels, collections, strict=True):
-        kind = collection.split(":")[0]
-        alike = table[table["collection"].str.startswith(kind)]
+        alike = table[table["collection"].str.startswith(collection.split(":")[0])]
         rows = alike[alike["collection"] == collection].set_index("model")
         present = [model for model in models if model in rows.index]
         _draw_models(axes, rows.loc[present], split, colours, _range(alike, split))
-        metric = "1 - slowdown of the first five" if kind == "tile" else "Kendall's tau"
-        axes.set_title(f"{collection}: {metric}", fontsize=10)
+        axes.set_title(f"{collection}: {_metric(collection)}", fontsize=10)
     panels[-1].set_xlabel("large dot: mean over seeds; small dots: each seed")
     figure.suptitle(_found(table, split), fontsize=10.5, weight="bold")
     return figure

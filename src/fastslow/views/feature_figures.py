@@ -192,7 +192,7 @@ def _draw_values(axes: Axes, graph: Graph, order: np.ndarray, columns: list[str]
 
 
 _PANELS = 12  # graphs plotted at most
-_NAME = 44  # characters of a name above a panel
+_NAME = 33  # characters of a name above a panel
 
 
 class ViolationSettings(Settings):
@@ -241,7 +241,7 @@ def plot_violation(settings: ViolationSettings) -> Figure:
     position = settings.position(features.config_columns)
     columns = min(3, len(names))
     rows = -(-len(names) // columns)
-    figure = Figure(figsize=(3 * columns, 2.4 * rows + 0.4), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 2.1 * rows + 0.4), layout="constrained")
     cells = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in cells[len(names) :]:
         axes.set_axis_off()
@@ -252,13 +252,12 @@ def plot_violation(settings: ViolationSettings) -> Figure:
         runtime = graph.runtime
         axes.scatter(values, runtime / runtime.min(), s=14, alpha=0.8, color=RULE, linewidths=0)
         taus.append(kendall_tau(runtime, values))
-        axes.set_title(f"{title}\ntau {taus[-1]:+.2f}", fontsize=8)
+        axes.set_title(f"{title}\ntau {taus[-1]:+.2f}", fontsize=7)
     shown = settings.column.replace("_", " ")
     figure.supxlabel(shown, fontsize=9.5)
     figure.supylabel("runtime over the fastest's", fontsize=9.5)
     figure.suptitle(
         f"{shown}: mean tau {np.mean(taus):+.2f} on the first {counted(len(taus), 'train program')}"
-        + say_shortened(names, _NAME),
-        weight="bold",
+        + say_shortened(names, _NAME)
     )
     return figure

@@ -12,7 +12,7 @@ from fastslow.competition.catalog import VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import SettingsError, counted
-from fastslow.core.figures import FURTHER, TREES, in_style, shortened
+from fastslow.core.figures import FURTHER, TREES, WIDTH, in_style, shortened
 from fastslow.core.settings import Settings, resolve, unkeyed
 from fastslow.rankers.fit import Fitted
 from fastslow.rankers.objectives import predict_table
@@ -196,16 +196,16 @@ def plot_importances(explanation: Explanation) -> Figure:
     top = _COLUMNS
     gain = explanation.gain.head(top)[::-1]
     drop = explanation.permutation.head(top)[::-1]
-    figure = Figure(figsize=(12, 1.5 + 0.27 * max(len(gain), len(drop))), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    _bars(left, gain["column"], 100 * gain["gain"], TREES)
-    left.set(title="what the trees split on", xlabel="share of the total gain, %")
-    _bars(right, drop["column"], drop["drop"], TREES, xerr=drop["spread"], ecolor="0.4", capsize=2)
-    right.axvline(0, color="black", linewidth=0.8)
-    right.set(title="what the valid score needs", xlabel="drop of the valid score when shuffled")
+    figure = Figure(figsize=(WIDTH, 1.6 + 0.22 * (len(gain) + len(drop))), layout="constrained")
+    upper, lower = figure.subplots(2, 1, height_ratios=(len(gain), len(drop)))
+    _bars(upper, gain["column"], 100 * gain["gain"], TREES)
+    upper.set(title="what the trees split on", xlabel="share of the total gain, %")
+    _bars(lower, drop["column"], drop["drop"], TREES, xerr=drop["spread"], ecolor="0.4", capsize=2)
+    lower.axvline(0, color="black", linewidth=0.8)
+    lower.set(title="what the valid score needs", xlabel="drop of the valid score when shuffled")
     largest = explanation.permutation.iloc[0]
-    found = f"without {largest['column']} the valid score drops most, by {largest['drop']:.3f}"
-    figure.suptitle(f"{explanation.features.collection.name}: {found}", weight="bold")
+    needs = f"{explanation.features.collection.name}: the valid score needs {largest['column']} most"
+    figure.suptitle(f"{needs}\nand falls by {largest['drop']:.3f} when it is shuffled")
     return figure
 
 
@@ -220,7 +220,7 @@ def plot_spread(table: pd.DataFrame) -> Figure:
     lowest = table.groupby("column")["drop"].min()
     runs = table["run"].unique()
     rankers = len(table[["run", "ranker"]].drop_duplicates())
-    figure = Figure(figsize=(9, 1.8 + 0.3 * len(columns) * max(1, len(runs) / 2)), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 1.8 + 0.3 * len(columns) * max(1, len(runs) / 2)), layout="constrained")
     axes = figure.subplots()
     colours = (TREES, *FURTHER)
     for number, run in enumerate(runs):
@@ -240,7 +240,7 @@ def plot_spread(table: pd.DataFrame) -> Figure:
         axes.legend(title="run")
     axes.set_xlabel("drop of the valid score when shuffled; a dot is a ranker")
     needed = f"{(lowest > 0).sum()} of {len(columns)} features are needed"
-    figure.suptitle(f"{needed} by {'all of ' * (rankers > 1)}{counted(rankers, 'ranker')}", weight="bold")
+    figure.suptitle(f"{needed} by {'all of ' * (rankers > 1)}{counted(rankers, 'ranker')}")
     return figure
 
 
@@ -250,7 +250,7 @@ def plot_contributions(explanation: Explanation) -> Figure:
     table = explanation.contributions.iloc[:, :_COLUMNS]
     table = table - table.mean()
     rows = dict(zip(explanation.table.columns, explanation.one_graph.rows[0].T, strict=True))
-    figure = Figure(figsize=(9, 1.6 + 0.33 * table.shape[1]), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 1.6 + 0.33 * table.shape[1]), layout="constrained")
     axes = figure.subplots()
     rng = np.random.default_rng(0)
     for place, name in enumerate(table.columns[::-1]):
@@ -262,7 +262,7 @@ def plot_contributions(explanation: Explanation) -> Figure:
     axes.set_ylim(-0.6, table.shape[1] - 0.4)
     axes.grid(axis="y", visible=False)
     title = f"{shortened(explanation.name, 40)}: {shortened(table.columns[0], 40)} moves it most"
-    figure.suptitle(title, weight="bold", fontsize=10.5)  # wider than the axes
+    figure.suptitle(title)  # wider than the axes
     axes.set(xlabel="← faster     contribution to the prediction     slower →")
     bar = figure.colorbar(ScalarMappable(Normalize(0, 1), "viridis"), ax=axes, ticks=[0, 1], pad=0.01)
     bar.ax.set_yticklabels(["low", "high"])

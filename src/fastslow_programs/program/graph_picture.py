@@ -3,6 +3,7 @@
 The arrays of a competition file are all that is needed.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from graphlib import TopologicalSorter
 from textwrap import fill
@@ -88,6 +89,27 @@ def assign_layers(edge_index: np.ndarray, num_nodes: int) -> np.ndarray:
     for node in TopologicalSorter(dict(enumerate(users))).static_order():
         layer[node] = min((layer[user] for user in users[node]), default=0) - 1
     return layer - layer.min(initial=0)
+
+
+def broken_layers(layer: np.ndarray, width: np.ndarray, most: float) -> np.ndarray:
+    """Break layers that are wider than a page into several, one below the other.
+
+    Args:
+        layer: ``(N,)`` layer of each node, 0 the first.
+        width: ``(N,)`` width that each node needs.
+        most: Width of the page.
+
+    Returns:
+        ``(N,)`` layer of each node; edges lead down as before.
+    """
+    rows: list[np.ndarray] = []
+    for number in range(layer.max(initial=-1) + 1):
+        nodes = np.flatnonzero(layer == number)
+        rows += np.array_split(nodes, max(1, math.ceil(width[nodes].sum() / most)))
+    broken = np.zeros_like(layer)
+    for number, nodes in enumerate(rows):
+        broken[nodes] = number
+    return broken
 
 
 def place(edge_index: np.ndarray, layer: np.ndarray, width: np.ndarray) -> np.ndarray:
@@ -275,7 +297,7 @@ def _draw(
         legend: Colours and their words.
     """
     width = np.array([_CHARACTER * max(map(len, label.split("\n"))) + _GAP for label in labels])
-    layer = assign_layers(edges, len(labels))
+    layer = broken_layers(assign_layers(edges, len(labels)), width, _MIN_WIDTH)
     x = place(edges, layer, width)
     y = -_LAYER * layer
     left = (x - width / 2).min()
@@ -283,7 +305,7 @@ def _draw(
     room = max(0.1, (_MIN_WIDTH - (right - left)) / 2)
     height = _LAYER * (layer.max() + 1)
     whole_width = right - left + 2 * room
-    characters = int(whole_width / _CHARACTER / 1.5)
+    characters = int(whole_width / _CHARACTER / 1.35)  # of the larger, bold letters
     heading = "\n".join(fill(line, characters) for line in title.split("\n"))
     whole_height = _LEGEND + height + 0.2 + _TITLE_LINE * (heading.count("\n") + 1)
     figure = Figure(figsize=(whole_width, whole_height))

@@ -33,6 +33,7 @@ _FIRST = 1, 5, 10, 100  # configurations whose fastest is compared with the fast
 _ON_PAGE = 10  # configurations on the page
 _ROWS_OF_EFFECTS = 30
 _LEVEL = 0.8  # of the band that the page shows
+_TINY = 0.0005  # a smaller difference is 0.0 % in one decimal, and less than most repeated runs differ
 _LIKELY = 0.8  # the least probability of being faster at which a change is advised
 
 
@@ -311,11 +312,10 @@ class Ranking(Shown):
         against = Number("first against the default", "not known", self.compared_with.words)
         if config is not None:
             ratio = runtime.iloc[0] / runtime[self.table["config"] == config].iloc[0] - 1
-            value = f"{_two_digits(abs(100 * ratio))} % {'faster' if ratio < 0 else 'slower'}"
-            against = Number(f"first against {self._compared}", value if ratio else "the same")
+            against = Number(f"first against {self._compared}", *_difference(ratio))
         error = scores["top_1_error"]
-        slower = f"{_two_digits(100 * error)} % slower" if error else "the same"
-        by_runtime = f"place {place:,} of {len(runtime):,} by runtime"
+        slower, exactly = _difference(error)
+        by_runtime = f"{exactly}{', ' * bool(exactly)}place {place:,} of {len(runtime):,} by runtime"
         order = f"1 is the right order, 0 is chance; {percent(scores['opa'])} of all pairs are right"
         return [
             against,
@@ -377,15 +377,15 @@ class Ranking(Shown):
         """Return the first configurations for a reader. Those that are one program share a row.
 
         Returns:
-            Texts and numbers: ``place``, ``config`` (all that are alike), ``faster than the default`` (its
-            probability), ``slower than the fastest``, ``known runtime``, ``of the default's cycles`` (each
+            Texts and numbers: ``place``, ``config`` (all that are alike), ``probability of being faster than
+            the default``, ``slower than the fastest``, ``known runtime``, ``of the default's cycles`` (each
             where it is known), and the ``differences from the default`` in words.
         """
         rows = self.table.drop_duplicates("id").head(_ON_PAGE)
         alike = self.table.groupby("id")["config"].agg(lambda configs: listed([*map(str, configs)]))
         columns: dict[str, Any] = {"place": rows["rank"], "config": rows["id"].map(alike)}
         if "faster" in rows:
-            columns[f"faster than {self._compared}"] = rows["faster"].map(percent)
+            columns[f"probability of being faster than {self._compared}"] = rows["faster"].map(percent)
         if self.scores():
             excess = 100 * (self._judged_by / self._judged_by.min() - 1)
             columns["slower than the fastest"] = excess[rows.index].map(lambda x: f"{_two_digits(x)} %")
@@ -578,6 +578,14 @@ class Ranking(Shown):
 def _two_digits(percent: float) -> str:
     """Return a number of percent with two significant digits, as text."""
     return f"{percent:.2g}" if percent < 100 else number_text(percent)
+
+
+def _difference(ratio: float) -> tuple[str, str]:
+    """Return a difference of two runtimes for the head of a page, and of a tiny one its number as a note."""
+    if not ratio:
+        return "the same", ""
+    words = f"{_two_digits(abs(100 * ratio))} % {'faster' if ratio < 0 else 'slower'}"
+    return ("the same to 0.1 %", words) if abs(ratio) < _TINY else (words, "")
 
 
 def _effect_in_words(row: Any) -> str:

@@ -25,14 +25,14 @@ from fastslow.core.figures import (
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
 from fastslow.core.shown import Number, Section, make_page, picture
-from fastslow.core.tables import percent, table_html
+from fastslow.core.tables import number_text, percent, table_html
 from fastslow_programs.tuning.result import BEST, conclusion, time_text
 from fastslow_programs.tuning.settings import FleetSettings, TuneSettings
 from fastslow_programs.tuning.target import Target, read_target
 from fastslow_programs.tuning.tune import Study, complete_study
 
 PROGRAMS, PAGE = "programs.csv", "fleet.html"
-_ALL = "weight x value of all defaults"
+_ALL = "the time of all programs"
 _BARS, _NAME = 20, 40  # programs of the figure, and characters of their names
 _VALUES = {"replay": "the labels of the files"}
 """Words for identities of evaluators."""
@@ -142,19 +142,24 @@ def _summary(members: Sequence[Member], table: pd.DataFrame) -> dict[str, str]:
         "programs": counted(len(table), "different program"),
         "value": "; ".join(_VALUES.get(value, value) for value in values),
         "evaluations": f"{table['evaluations'].sum()}, {table['failed'].sum()} of them failed",
-        "saved": f"{percent(_saved_share(members), 2)} of {_ALL}, {time_text(saved, studies[0])}",
+        "saved": f"{_share_text(_saved_share(members))} of {_ALL}, {time_text(saved, studies[0])}",
     }
 
 
 def _saved_share(members: Sequence[Member]) -> float:
-    """Return the share of weight x value of all defaults that is saved."""
+    """Return the share of weight x default of all programs that is saved."""
     return sum(member.saved for member in members) / sum(member.time for member in members)
+
+
+def _share_text(share: float) -> str:
+    """Return a share as percent with three significant digits."""
+    return f"{number_text(100 * share)} %" if share else "0 %"
 
 
 def fleet_page(members: Sequence[Member], name: str) -> str:
     """Return a page of HTML: how much is saved, by which programs, and whether each gain is confirmed."""
     table = fleet_table(members)
-    share = percent(_saved_share(members), 2)
+    share = _share_text(_saved_share(members))
     gains = table[table["saved"] > 0]
     verdict = f"Nothing is saved: keep the defaults of {counted(len(table), 'program')}."
     if len(gains):
@@ -162,7 +167,7 @@ def fleet_page(members: Sequence[Member], name: str) -> str:
         verdict = f"{share} of {_ALL} is saved, {largest} of it by {gains['program'].iloc[0]}."
     failed = f"{table['failed'].sum()} of them failed"
     numbers = [
-        Number("saved", share, f"of {_ALL}"),
+        Number("saved", share, "of weight x default, the sum of all programs"),
         Number("programs with a gain", f"{len(gains)} of {len(table)}"),
         Number("evaluations", f"{table['evaluations'].sum()}", failed),
     ]
@@ -209,10 +214,10 @@ def plot_savings(table: pd.DataFrame) -> Figure:
     axes.set_yticks(rows, names)
     axes.set_ylim(len(shown) - 0.4, -0.6)  # the largest saving on top
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel(f"percent of {_ALL}" + say_shortened(shown["program"].tolist(), _NAME))
-    saved = percent(table["saved"].sum() / time.sum(), 2)
+    axes.set_xlabel(f"percent of {_ALL}, weight x default" + say_shortened(shown["program"].tolist(), _NAME))
+    saved = _share_text(table["saved"].sum() / time.sum())
     of_them = f", {len(shown)} of {len(table)} programs" if len(shown) < len(table) else ""
-    axes.set_title(f"{saved} is saved{of_them}")
+    axes.set_title(f"{saved} of {_ALL} is saved{of_them}")
     name_in_colours(figure, [("the defaults", DEFAULT), ("saved", ENSEMBLE)])
     return figure
 

@@ -311,7 +311,8 @@ def study_page(study: Study) -> str:
     elif best and default:
         kept = "the default itself"
         told = kept if _keeps_default(study) else against(best[1] / default).removesuffix(" the default")
-        numbers.append(Number("best against the default", told))
+        note = study.target.evaluator.name if _is_ratio(study) else value_text(best[1], study)
+        numbers.append(Number("best against the default", told, note))
     numbers.append(Number("evaluations", f"{study.history.spent}", f"{study.settings.strategy} search"))
     size = study.target.space.size
     share = f"{percent(len(study.history) / size, 1)} of them were evaluated" if size else ""
