@@ -183,21 +183,22 @@ def plot_distance() -> Figure:
     axes.scatter(distance, rule, s=22, facecolors="none", edgecolors=RULE)
     axes.scatter(distance, tau, s=22, color=ENSEMBLE, linewidths=0)
     thirds = np.array_split(np.argsort(distance, kind="stable"), 3)
-    means = []
+    ahead = []
     for name, part in zip(("nearest", "middle", "farthest"), thirds, strict=True):
         ends = [distance[part].min(), distance[part].max()]
-        means.append((tau[part].mean(), rule[part].mean()))
+        models, simple = tau[part].mean(), rule[part].mean()
+        error = (tau[part] - rule[part]).std(ddof=1) / len(part) ** 0.5
+        ahead.append(f"{models - simple:+.3f} ± {error:.3f}")
         axes.axvspan(ends[0] - 0.003, ends[1] + 0.003, color="#f1f1f1", linewidth=0, zorder=0)
-        axes.plot(ends, [means[-1][1]] * 2, color=RULE, linewidth=2.5)
-        axes.plot(ends, [means[-1][0]] * 2, color=ENSEMBLE, linewidth=2.5)
+        axes.plot(ends, [simple] * 2, color=RULE, linewidth=2.5)
+        axes.plot(ends, [models] * 2, color=ENSEMBLE, linewidth=2.5)
         words = {"ha": "center", "xycoords": ("data", "axes fraction"), **_LETTERS}
-        said = f"{name} third\n{means[-1][0]:.3f}, rule {means[-1][1]:.3f}"
+        said = f"{name} third\n{models:.3f}, rule {simple:.3f}"
         axes.annotate(said, (np.mean(ends), 0.06), (0, 0), **words)
     axes.set_ylim(min(tau.min(), rule.min()) - 0.18, 1.03)
     axes.set(xlabel="distance to the train programs: share of nodes that would need another opcode")
     axes.set_ylabel("Kendall's tau")
-    ahead = [f"{models - simple:+.3f}" for models, simple in means]
-    axes.set_title(f"Models minus rule: {ahead[0]} near the train programs, {ahead[2]} far from them")
+    axes.set_title(f"Models minus rule: {ahead[0]} nearest, {ahead[2]} farthest")
     words_below = [(f"dots: models in the package ({len(table)} programs)", ENSEMBLE)]
     name_in_colours(figure, [*words_below, ("rings: trivial rule", RULE), ("lines: means", CEILING)])
     return figure
