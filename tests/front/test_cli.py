@@ -84,6 +84,15 @@ def test_help_shows_examples_and_at_most_twelve_main_settings_first(capsys):
         assert len(shown) <= 16, f"{name}: choose its main settings"
 
 
+@cases(
+    "command",
+    ["rank", "tune", "measure", "convert", "place", "fleet", "compare", "leaderboard", "data-quality"],
+)
+def test_a_first_word_that_names_an_unknown_setting_is_no_file(command, capsys):
+    assert cli.main([command, "out_csv=x"]) == 1
+    assert "error: out_csv: no such setting; " in capsys.readouterr().err
+
+
 def test_an_error_is_one_line_with_the_remedy(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     (tmp_path / "loop").symlink_to("loop")

@@ -343,8 +343,8 @@ class Settings(BaseModel):
     def _is_setting(cls, text: str) -> bool:
         """Return whether a word gives a setting, perhaps a misspelt one, and is no file of that name."""
         name, equals, _ = text.partition("=")
-        close = equals and "." not in name and nearest(name, cls.model_fields) and not resolve(text).exists()
-        return name in cls.model_fields or bool(close)
+        named = bool(equals) and name.isidentifier() and not resolve(text).exists()
+        return name in cls.model_fields or named
 
     @classmethod
     def from_record(cls, recorded: Mapping[str, Any]) -> Self:

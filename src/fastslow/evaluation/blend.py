@@ -67,18 +67,13 @@ class BlendSettings(Settings):
         """Return where the submissions are.
 
         Raises:
-            SettingsError: One is no file, and resembles a setting.
             DataError: One is no file.
         """
         paths = {name: submission_path(name) for name in self.csvs}
         for name, path in paths.items():
-            field, equals, _ = name.partition("=")
-            if path.exists():
-                continue
-            if equals and (hint := nearest(field, type(self).model_fields)):
-                raise SettingsError(field, f"no such setting{hint}")
-            hint = nearest(name, (csv.stem for csv in resolve("submissions").glob("*.csv")))
-            raise DataError(path, "no such file", f"`fastslow leaderboard` lists runs and blends{hint}")
+            if not path.exists():
+                hint = nearest(name, (csv.stem for csv in resolve("submissions").glob("*.csv")))
+                raise DataError(path, "no such file", f"`fastslow leaderboard` lists runs and blends{hint}")
         return [*paths.values()]
 
 
