@@ -14,7 +14,7 @@ import pytest
 from fastslow import cli
 from fastslow.core import files
 from fastslow.core.errors import DataError, StorageError, describe_error, explain_storage
-from fastslow.core.files import atomic_path, read_json, write_json, writer_lock
+from fastslow.core.files import atomic_path, check_writable, read_json, write_json, writer_lock
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import PROJECT
 from fastslow.workflow import execution
@@ -222,3 +222,20 @@ def test_a_refused_link_is_named_as_it_was_typed(tmp_path):
 def test_a_name_that_is_no_text_can_be_printed():
     error = DataError("runs/a\udcff", "broken", "Delete it")
     assert str(error).encode() == b"runs/a\\udcff: broken. Delete it"
+
+
+def test_a_path_is_tried_before_the_work_and_nothing_is_made(tmp_path):
+    """A measurement of minutes ended in an error that its first second could have told."""
+    file = tmp_path / "file"
+    file.write_text("kept")
+    check_writable(tmp_path / "new" / "folder" / "x.csv")
+    check_writable(file)
+    for path, said in (
+        (tmp_path, "is a folder, a file is wanted"),
+        (file / "x.csv", "file is no folder. Name another"),
+        (Path("/dev/full/measured/x.csv"), "/dev/full is no folder"),
+        (Path("/dev/full"), "is a device"),
+    ):
+        with pytest.raises(StorageError, match=said):
+            check_writable(path)
+    assert [*tmp_path.iterdir()] == [file] and file.read_text() == "kept"

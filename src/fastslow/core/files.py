@@ -53,6 +53,21 @@ def atomic_path(path: Path) -> Iterator[Path]:
                 os.close(owner)
 
 
+def check_writable(path: Path) -> None:
+    """Refuse a path at which no file can be made, before the work whose result it is to hold; make nothing.
+
+    Raises:
+        StorageError: It is a folder or a device, or its folder is a file or not writable. A file system that
+            makes no files, such as /proc, is found when the result is written.
+    """
+    folder = next(folder for folder in path.parents if os.path.lexists(folder))
+    if not folder.is_dir():
+        raise StorageError(path, f"{folder} is no folder", "Name another folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise StorageError(path, f"{folder} is not writable", _ON_A_DISK)
+    _refuse_what_is_no_file(path)
+
+
 @contextlib.contextmanager
 def _folder_for(target: Path, typed: Path) -> Iterator[None]:
     """Make the folder of a file and those above it; after an error remove those that are still empty."""

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from fastslow.core.files import check_writable
 from fastslow.core.tables import facts_text
 from fastslow_programs.program.program_settings import ConvertSettings
-from fastslow_programs.tuning.measurement import TO_RANK, measure_source, write_measurement
+from fastslow_programs.tuning.measurement import TO_RANK, measure_source, table_path, write_measurement
 
 
 def measure_program(settings: ConvertSettings) -> dict[str, Any]:
@@ -15,6 +16,7 @@ def measure_program(settings: ConvertSettings) -> dict[str, Any]:
         DataError: As :func:`measure_source`.
     """
     settings = settings.from_working_folder("source", "data_root")
+    check_writable(table_path(settings))
     facts = write_measurement(measure_source(settings), settings)
     print(facts_text({name: fact for name, fact in facts.items() if name != TO_RANK}))
     print(f"{TO_RANK}:\n{facts[TO_RANK]}")  # on one line, to be copied

@@ -24,7 +24,7 @@ from fastslow.competition.reader import Program, program_of
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import DataError, counted
 from fastslow.core.figures import save_figure
-from fastslow.core.files import atomic_path
+from fastslow.core.files import atomic_path, check_writable
 from fastslow.core.settings import resolve
 from fastslow.hlo.graph_arrays import graph_arrays, operand_nodes
 from fastslow.hlo.messages import Module
@@ -145,6 +145,7 @@ def write_conversion(settings: ConvertSettings) -> ConvertedProgram:
     Errors are as for :func:`make_program`.
     """
     settings.require_read()
+    check_writable(settings.npz)
     program = make_program(settings)
     write_npz(program)
     _write_report(program, settings)

@@ -7,6 +7,7 @@ is kept beside the table: the table belongs to a ranking of that file.
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,11 @@ def _compare(module: Module, times: Callable[[Sequence[Module]], Times]) -> list
     return logarithms
 
 
+def table_path(settings: ConvertSettings) -> Path:
+    """Return the CSV file of a program's measured runtimes."""
+    return resolve(settings.data_root) / MEASURED_FOLDER / f"{settings.program}.csv"
+
+
 def write_measurement(measurement: Measurement, settings: ConvertSettings) -> dict[str, Any]:
     """Write the table and the page, and keep the values for later rankings and searches.
 
@@ -138,7 +144,7 @@ def write_measurement(measurement: Measurement, settings: ConvertSettings) -> di
     kept = Measured(resolve(settings.data_root), program.module, program.nodes, device_identity())
     drawn = program.arrays["node_config_feat"]
     kept.add((decode(drawn[n], program.nodes), value) for n, value in measurement.ratios.items())
-    path = kept.path.with_name(f"{settings.program}.csv")
+    path = table_path(settings)
     with atomic_path(path) as temporary:
         measurement.table.to_csv(temporary, index=False)
     page = path.with_suffix(".html")
