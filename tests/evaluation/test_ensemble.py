@@ -262,6 +262,10 @@ def test_models_of_ones_own_are_members_beside_those_of_the_run(layout, tmp_path
         (lambda scores: scores["test"].clear(), "no predictions for test graph t"),
         (lambda scores: scores["valid"].update(v=np.ones(3)), r"graph v has predictions of shape \(3,\)"),
         (lambda scores: scores["test"]["t"].fill(np.nan), "test graph t has a prediction that is not finite"),
+        (
+            lambda scores: scores["test"].update(t=scores["test"]["t"] > 0),
+            "test graph t has predictions of type bool, float64 wanted",
+        ),
         ("predictions.npz", "lost"),
         ("manifest.json", "not finished"),
         ({"collection": "layout:xla:mine"}, "collection is 'layout:xla:mine'"),

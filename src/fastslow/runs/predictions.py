@@ -352,6 +352,8 @@ def check_predictions(
                 problem = f"predictions for {name}, which is no {split} graph here"
             elif values.shape != (counts[name],):
                 problem = f"{graph} has predictions of shape {values.shape}, ({counts[name]},) wanted"
+            elif values.dtype != np.float64:
+                problem = f"{graph} has predictions of type {values.dtype}, float64 wanted"
             elif not np.isfinite(values).all():
                 problem = f"{graph} has a prediction that is not finite"
             if problem:

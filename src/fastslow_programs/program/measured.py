@@ -103,7 +103,7 @@ def _warning() -> Iterator[None]:
 
 def _are_times(values: Any) -> bool:
     """Return whether what a configuration has is a list of runtimes."""
-    if not isinstance(values, list):
+    if not isinstance(values, list) or not values:
         return False
     return all(type(value) in (int, float) for value in values) and bool(are_runtimes(values).all())
 
