@@ -60,7 +60,7 @@ def check_writable(path: Path) -> None:
         StorageError: It is a folder or a device, or its folder is a file or not writable. A file system that
             makes no files, such as /proc, is found when the result is written.
     """
-    folder = next(folder for folder in path.parents if os.path.lexists(folder))
+    folder = _nearest(path.parent)
     if not folder.is_dir():
         raise StorageError(path, f"{folder} is no folder", "Name another folder")
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -89,10 +89,14 @@ def _make_folder(folder: Path, typed: Path) -> None:
     except FileNotFoundError:  # of a file system such as /proc
         raise StorageError(typed, "no folder can be made there", _ON_A_DISK) from None
     except (FileExistsError, NotADirectoryError):
-        taken = (f for f in (folder, *folder.parents) if os.path.lexists(f) and not f.is_dir())
-        file = next(taken, folder)
+        file = _nearest(folder)
         problem = "is a file, a folder is wanted" if file == typed else f"{file} is no folder"
         raise StorageError(typed, problem, "Name another folder") from None
+
+
+def _nearest(folder: Path) -> Path:
+    """Return a folder, or the nearest above it, that is there; it may be a file in the place of a folder."""
+    return next(above for above in (folder, *folder.parents) if os.path.lexists(above))
 
 
 def _refuse_what_is_no_file(path: Path) -> None:

@@ -34,7 +34,8 @@ def allowed_cores() -> int:
 def _container_cores() -> float:
     """Return how many cores' time the container or job (cgroup) has; 0 where it has no limit."""
     limits = _limits("cpu.max", words=2) + _limits("cpu.cfs_quota_us", "cpu.cfs_period_us", words=2)
-    shares = [int(quota) / int(period) for quota, period in limits if quota.isdigit() and int(period)]
+    numbers = [limit for limit in limits if all(word.isdigit() for word in limit)]  # "max" and -1: none
+    shares = [int(quota) / int(period) for quota, period in numbers if int(period)]
     return min(shares, default=0.0)
 
 

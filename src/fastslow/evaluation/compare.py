@@ -342,7 +342,7 @@ def plot_differences(
     if len(sides) > _TITLE:  # an arrow stays beside its name
         sides = f"← {left} is better\n{right} is better →"
     axes.set_xlabel(f"{sides}\n" + _lines(f"{one} minus {other}; lines: ± standard error over programs"))
-    figure.suptitle(_lines(found), fontsize=10.5, weight="bold")
+    figure.suptitle(_lines(found))
     return figure
 
 
@@ -405,7 +405,7 @@ def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
         DataError: A model, its features or the solution is missing or broken.
     """
     comparison = compare_models(settings)
-    for one, other in pairs_of_models(settings):
+    for (one, other), row in zip(pairs_of_models(settings), comparison.rows, strict=True):
         names = (f"{one.parent.name}/{one.name}", f"{other.parent.name}/{other.name}")
         if names[0] == names[1]:
             names = str(one), str(other)
@@ -413,8 +413,8 @@ def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
         file = "--".join(name.strip("/").replace("/", "-") for name in names)
         path = resolve(f"runs/{PICTURES}/{file}--{settings.metric}-{settings.split}.png")
         metric = METRIC_WORDS.get(settings.metric, settings.metric)
-        difference = f"{_plus_minus(paired_difference(table))}, {metric} on {settings.split}"
-        title = f"{which_is_better([paired_row('', table)], names, settings.metric)}: {difference}"
+        difference = f"{_plus_minus(row)}, {metric} on {settings.split}"
+        title = f"{which_is_better([row], names, settings.metric)}: {difference}"
         models = [str(read_run_manifest(folder)["settings"].get("model")) for folder in (one, other)]
         save_figure(plot_comparison(table, names, title, (models[0], models[1])), path)
         if settings.all:

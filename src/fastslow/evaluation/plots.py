@@ -87,7 +87,7 @@ def plot_training(
         axes.set_xlabel("boosting round" if ranker else "epoch")
         axes.set_ylabel(_metric(column).split(" of ")[0])  # a short axis has no room for all of it
     scores = {column: rings[column][1] if column in rings else history[column].iloc[-1] for column in columns}
-    figure.suptitle(_learned(title, scores, references or {}), fontsize=10.5, weight="bold")
+    figure.suptitle(_learned(title, scores, references or {}))
     return figure
 
 
@@ -263,7 +263,7 @@ def plot_results(table: pd.DataFrame) -> Figure:
         _draw_models(axes, rows.loc[present], split, colours, _range(alike, split))
         axes.set_title(f"{collection}: {_metric(collection)}", fontsize=10)
     panels[-1].set_xlabel("large dot: mean over seeds; small dots: each seed")
-    figure.suptitle(_found(table, split), fontsize=10.5, weight="bold")
+    figure.suptitle(_found(table, split))
     return figure
 
 
