@@ -57,7 +57,6 @@ _MEDALS = {"gold": "#f7ecc4", "silver": "#ebebeb", "bronze": "#f1dfd0"}
 _SLOW, _WORSE = 2.0, 0.02  # times of the base, and tau below it, from which a variant is named
 _BEFORE_FIRST = 0.85  # where an axis of places begins
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?")
-_TITLE = {"fontsize": 10.5, "weight": "bold"}
 _LETTERS = {"fontsize": 8.5, "va": "center", "textcoords": "offset points", "annotation_clip": False}
 
 
@@ -107,7 +106,7 @@ def plot_gains() -> Figure:
     axes.set_ylim(len(collections) - 0.5, -0.5)
     axes.set_xlabel("Kendall's tau with them minus without\nlines: ± standard error over programs")
     row = table[(table["collection"] == "layout, all") & (table["model"] == "ensemble")]["gain"].iloc[0]
-    figure.suptitle(f"61 more train programs change the ensemble's tau on test by {row}", **_TITLE)
+    figure.suptitle(f"61 more train programs change the ensemble's tau on test by {row}")
     name_in_colours(figure, named)
     return figure
 
@@ -136,7 +135,7 @@ def plot_variants() -> Figure:
     axes.set_ylim(-0.7, len(rows) - 0.3)
     axes.grid(axis="y", visible=False)
     axes.set_xlabel(f"Kendall's tau over the base's {base:.3f} (mean of layouts; lines: ± 2 standard errors)")
-    figure.suptitle(f"Of {len(rows)} variants, {_are_ahead(rows['variant'][gain > 2 * error])}", **_TITLE)
+    figure.suptitle(f"Of {len(rows)} variants, {_are_ahead(rows['variant'][gain > 2 * error])}")
     named = [("variants of the network", NETWORK), ("dashed: strongest trivial rule", RULE)]
     name_in_colours(figure, [*named, ("right: training time over the base's", CEILING)])
     return figure
@@ -234,7 +233,7 @@ def plot_measured() -> Figure:
         f"16 known runtimes raise tau on {sum(gain > 0 for gain in gains.values())} of {len(gains)} programs"
     )
     most = max(gains, key=gains.__getitem__)
-    figure.suptitle(f"{raised}, most on {most}, by {gains[most]:.2f}", **_TITLE)
+    figure.suptitle(f"{raised}, most on {most}, by {gains[most]:.2f}")
     words = [("bar: with 16 known (line: draws)", KNOWN), ("dot: nothing known", ENSEMBLE)]
     words += [("diamond: trivial rule", RULE), ("grey: ceiling by the noise of repeated runs", CEILING)]
     name_in_colours(figure, words)
@@ -307,7 +306,7 @@ def plot_searches() -> Figure:
     layouts = tables["layouts"].set_index("search")["within 1%"]
     guided, chance = numbers(layouts[["guided", "random"]])
     needed = f"{guided:.0f} evaluations with a prediction, {chance:.0f} by chance"
-    figure.suptitle(f"Within 1 % of the best layout: {needed}", **_TITLE)
+    figure.suptitle(f"Within 1 % of the best layout: {needed}")
     words = [("with a prediction", ENSEMBLE), ("without one", FURTHER[0]), ("trivial rule or chance", RULE)]
     name_in_colours(figure, words)
     return figure
@@ -332,7 +331,7 @@ def plot_calibration() -> Figure:
     name_in_colours(figure, [*_THIRDS.items()])
     held = 100 * float(rows.loc["all", "in 80%"])
     count = rows.loc["all", "with a band"]
-    figure.suptitle(f"Bands that promise 80 % hold {held:.0f} % of {count} rankings", **_TITLE)
+    figure.suptitle(f"Bands that promise 80 % hold {held:.0f} % of {count} rankings")
     return figure
 
 
@@ -359,7 +358,7 @@ def plot_programs() -> Figure:
     axes.set_yticks(range(len(groups)), names)
     axes.set_ylabel("kind (number of programs)")
     axes.set_xlabel("Kendall's tau of the ensemble on programs that no model saw")
-    figure.suptitle(f"Train programs like these raise tau by {min(gains):.3f} to {max(gains):.3f}", **_TITLE)
+    figure.suptitle(f"Train programs like these raise tau by {min(gains):.3f} to {max(gains):.3f}")
     axes.grid(axis="y", visible=False)
     axes.margins(x=0.12)
     words = [("ring: trained on the sample", ENSEMBLE), ("diamond: trivial rule", RULE)]
