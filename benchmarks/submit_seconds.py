@@ -43,7 +43,7 @@ PHASES = {
     ),
     "data files: reading, checks": (
         "competition/reader.py",
-        "competition/value_checks.py",
+        "competition/schema.py",
         "competition/rules/",
         "competition/data_quality.py",
     ),

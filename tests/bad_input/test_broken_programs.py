@@ -8,6 +8,7 @@ import pytest
 
 from fastslow.competition.catalog import ProgramFile, get_collection
 from fastslow.competition.reader import program_of
+from fastslow.competition.rules.program_rules import check_program
 from fastslow.core.errors import DataError
 from fastslow.hlo import forms
 from fastslow.hlo.graph_arrays import graph_arrays
@@ -79,7 +80,7 @@ def test_files_with_one_thing_changed_in_their_graph_are_refused_or_can_exist():
             arrays = {key: npz[key] for key in npz.files}
         changed, what = break_nodes(arrays, seed)
         try:
-            program_of(ProgramFile(collection, "train", path), changed)
+            check_program(program_of(ProgramFile(collection, "train", path), changed))
             graph_of_arrays(changed, path, "x", DEVICE)
         except DataError as error:
             assert path.name in str(error)

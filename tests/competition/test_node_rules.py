@@ -6,10 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fastslow.competition.catalog import TRAIN, ProgramFile, get_collection
 from fastslow.competition.node_columns import COLUMN_NAMES, ELEMENT_TYPES, LAYOUT, SHAPE
 from fastslow.competition.opcodes import OPCODES
+from fastslow.competition.reader import program_of
 from fastslow.competition.rules.node_rules import first_fault
-from fastslow.competition.value_checks import check_values
+from fastslow.competition.rules.program_rules import check_graph, check_program
+from fastslow.competition.schema import GRAPH
 from fastslow.core.errors import DataError
 from helpers.cases import cases
 from helpers.workspace import SAMPLE
@@ -21,7 +24,11 @@ PREFIX = COLUMN["element_type_invalid"]
 
 def graph(path):
     with np.load(path) as npz:
-        return {key: npz[key].copy() for key in ("node_feat", "node_opcode", "edge_index")}
+        return {key: npz[key].copy() for key in GRAPH}
+
+
+def check_nodes(arrays):
+    check_graph(Path("x.npz"), *(arrays[key] for key in GRAPH))
 
 
 def nodes_of(arrays, names):
@@ -213,7 +220,7 @@ def test_a_node_that_no_program_has_is_refused(name):
             if name == "a transpose of an axis twice" and arrays["node_feat"][node, COLUMN["dimensions_0"]]:
                 continue  # it is a transpose of fewer axes, or the same one
             with pytest.raises(DataError, match=r"node|edge_index"):
-                check_values(Path("x.npz"), changed, labelled=False)
+                check_nodes(changed)
             seen += 1
     assert seen
 
@@ -228,7 +235,7 @@ def test_an_operand_lost_where_nothing_else_uses_it_is_refused():
         lost &= np.isin(edges[:, 1], nodes_of(arrays, "add multiply broadcast dot reshape constant"))
         for row in np.flatnonzero(lost)[:3]:
             with pytest.raises(DataError, match=r"nothing uses node|sizes|dimensions"):
-                check_values(Path("x.npz"), arrays | {"edge_index": np.delete(edges, row, 0)}, labelled=False)
+                check_nodes(arrays | {"edge_index": np.delete(edges, row, 0)})
             refused += 1
     assert refused > 9
 
@@ -239,18 +246,18 @@ def test_an_operand_taken_twice_and_code_that_nothing_uses_are_no_faults():
     used = np.bincount(edges[:, 1], minlength=len(arrays["node_opcode"]))
     twice = np.isin(edges[:, 0], nodes_of(arrays, "add multiply")) & (used[edges[:, 1]] > 1)
     row = np.flatnonzero(twice)[-1]
-    check_values(Path("x.npz"), arrays | {"edge_index": np.delete(edges, row, 0)}, labelled=False)
+    check_nodes(arrays | {"edge_index": np.delete(edges, row, 0)})
     more = {key: np.append(arrays[key], arrays[key][-1:], axis=0) for key in ("node_feat", "node_opcode")}
     again = edges[edges[:, 0] == len(used) - 1]
     again[:, 0] += 1
     more["node_feat"][-1, COLUMN["is_root"]] = 0
-    check_values(Path("x.npz"), more | {"edge_index": np.concatenate([edges, again])}, labelled=False)
+    check_nodes(more | {"edge_index": np.concatenate([edges, again])})
 
 
 def test_all_sample_programs_can_exist():
     for path in FILES:
         arrays = graph(path)
-        assert first_fault(*(arrays[key] for key in ("node_feat", "node_opcode", "edge_index"))) is None
+        assert first_fault(*(arrays[key] for key in GRAPH)) is None
 
 
 def test_two_swapped_rows_lost_edges_and_roots_everywhere_are_refused():
@@ -265,17 +272,17 @@ def test_two_swapped_rows_lost_edges_and_roots_everywhere_are_refused():
             refused += 1
             continue
         try:
-            check_values(Path("x.npz"), changed, labelled=False)
+            check_nodes(changed)
         except DataError:
             refused += 1
     assert refused > 0.8 * len(pairs), "rows of nodes of one shape may change places"
     without = arrays | {"edge_index": arrays["edge_index"][:0]}
     with pytest.raises(DataError, match="has 0 operands"):
-        check_values(Path("x.npz"), without, labelled=False)
+        check_nodes(without)
     everywhere = {key: array.copy() for key, array in arrays.items()}
     everywhere["node_feat"][:, 0] = 1
     with pytest.raises(DataError, match="root"):
-        check_values(Path("x.npz"), everywhere, labelled=False)
+        check_nodes(everywhere)
 
 
 def test_a_kernel_gives_its_computation_what_it_takes():
@@ -289,7 +296,7 @@ def test_a_kernel_gives_its_computation_what_it_takes():
             if sizes_of(arrays, node):
                 larger(changed, node)
                 with pytest.raises(DataError, match=r"parameter|sizes"):
-                    check_values(Path("x.npz"), changed, labelled=False)
+                    check_nodes(changed)
                 refused += 1
     assert refused > 9
 
@@ -307,7 +314,7 @@ def test_a_kernel_gives_its_computation_no_more_than_it_takes():
             arrays["node_opcode"][last] = OPCODES["constant"]
             numbers[last] = 0
             with pytest.raises(DataError, match="no parameter|more operands"):
-                check_values(Path("x.npz"), arrays, labelled=False)
+                check_nodes(arrays)
             refused += 1
     assert refused > 9
 
@@ -318,16 +325,17 @@ def test_a_hole_in_a_list_of_six_is_refused():
     set_sizes(arrays, node, [2, 3, 4, 5, 6, 7])
     arrays["node_feat"][node, SHAPE.start + 2] = 0
     with pytest.raises(DataError, match="the sum and the product"):
-        check_values(Path("x.npz"), arrays, labelled=False)
+        check_nodes(arrays)
 
 
 def test_normalizers_of_a_kernel_differ_only_as_machines_do():
     path = next(SAMPLE.glob("npz_all/npz/tile/xla/train/*.npz"))
+    file = ProgramFile(get_collection("tile:xla"), TRAIN, path)
     with np.load(path) as npz:
         arrays = {key: npz[key].copy() for key in npz.files}
-    check_values(path, arrays, labelled=True)
+    check_program(program_of(file, arrays, labelled=True))
     arrays["config_runtime_normalizers"][-1] = arrays["config_runtime_normalizers"][0] * 1.3
-    check_values(path, arrays, labelled=True)
+    check_program(program_of(file, arrays, labelled=True))
     arrays["config_runtime_normalizers"][-1] = arrays["config_runtime_normalizers"][0] * 3
     with pytest.raises(DataError, match="config_runtime_normalizers.*at most 2 times the smallest"):
-        check_values(path, arrays, labelled=True)
+        check_program(program_of(file, arrays, labelled=True))

@@ -301,3 +301,23 @@ def test_a_compiled_function_calls_compiled_functions_of_its_own_file_alone():
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
             }
             assert not called & others, f"{module}: {function.name} calls {called & others}"
+
+
+READS = ("read_npz", "program_of", "check_values")
+"""What makes a program of a file, or of arrays, without asking whether a program can have them."""
+GIVEN = {"fastslow_programs.tuning.target"}  # its arrays are a converted program's, which was asked
+
+
+def test_whatever_reads_programs_for_a_command_asks_the_rules_of_programs():
+    shell = [name for name in MODULES if not name.startswith(tuple(f"fastslow.{room}" for room in SCIENCE))]
+    reading = []
+    for name in set(shell) - GIVEN - {"make_sample"}:
+        called = {
+            node.func.id
+            for node in ast.walk(ast.parse(MODULES[name].read_text()))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        if called & {*READS}:
+            reading.append(name)
+            assert called & {"check_program", "check_graph"}, name
+    assert len(reading) > 5

@@ -10,6 +10,7 @@ from fastslow.competition import node_columns
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, TEST, ProgramFile, get_collection
 from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.reader import read_npz
+from fastslow.competition.rules.program_rules import check_program
 from fastslow.competition.submission_csv import format_submission
 from fastslow.steps.features import FeatureSettings, build_features
 
@@ -129,7 +130,9 @@ def write_submission(path, predictions, data_root=None):
 def npz_program(path, kind, labelled=False):
     """The program of an npz file of a kind, ``layout`` or ``tile``, in the first collection of that kind."""
     collection = next(collection for collection in COLLECTIONS if collection.kind == kind)
-    return read_npz(ProgramFile(collection, TEST, Path(path)), labelled)
+    program = read_npz(ProgramFile(collection, TEST, Path(path)), labelled)
+    check_program(program)
+    return program
 
 
 def write_data_root(root, collection, train=("a", "b"), valid=("v",), test=("t",)):

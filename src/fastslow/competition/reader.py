@@ -22,9 +22,8 @@ from fastslow.competition.layouts import (
     ROLES,
     layouts_of,
 )
-from fastslow.competition.schema import DEFAULTS, REMEDY, check_schema, whole_keys
+from fastslow.competition.schema import DEFAULTS, REMEDY, check_schema, check_values, refuse, whole_keys
 from fastslow.competition.tied_choices import ChoiceFinder, Choices
-from fastslow.competition.value_checks import check_entries, check_layouts, check_ranks, check_values
 from fastslow.core.errors import DataError, counted
 from fastslow.core.files import digest
 from fastslow.core.memory import machine_memory
@@ -157,7 +156,6 @@ def _checked(
     ids = arrays["node_config_ids"].astype(np.int64)
     layouts, choices = find_choices(file.path, rows)
     defaults = _default_layouts(file.path, arrays[DEFAULTS]) if DEFAULTS in arrays else None
-    check_ranks(file.path, arrays["node_feat"][ids], layouts, choices, defaults)
     return Program(**common, node_config_ids=ids, layouts=layouts, choices=choices, default_layouts=defaults)
 
 
@@ -237,12 +235,36 @@ def _layout_numbers(path: Path, chunk: np.ndarray, row: int, key: str = "node_co
         values = chunk.astype(np.float32, copy=False).reshape(-1, LAYOUT_WIDTH)
     in_range = values.min(initial=0) >= -1 and values.max(initial=0) <= MAX_DIMENSION
     if not (in_range and np.array_equal(np.rint(values).reshape(chunk.shape), chunk)):
-        check_entries(path, key, chunk, row)
+        bad = ~((chunk >= -1) & (chunk <= MAX_DIMENSION) & (chunk == np.rint(chunk)))
+        refuse(path, key, chunk, bad, f"a whole number from -1 to {MAX_DIMENSION}", row=row)
     # exact: below 2**24
     number = (values @ PLACE_VALUES.astype(np.float32) + PLACE_VALUES.sum()).astype(np.int32)
     number = number.reshape(len(chunk), chunk.shape[1], len(ROLES))
     seen = np.zeros(ENTRY_VALUES**LAYOUT_WIDTH, bool)
     seen[number] = True
-    check_layouts(path, key, number, np.flatnonzero(seen), row)
+    _check_layouts(path, key, number, np.flatnonzero(seen), row)
     numbers: np.ndarray = number.reshape(len(chunk), -1)
     return numbers
+
+
+def _check_layouts(path: Path, key: str, number: np.ndarray, distinct: np.ndarray, row: int) -> None:
+    """Refuse the first layout that names an axis twice or has a hole.
+
+    Takes the numbers ``(n, K, 3)`` of the layouts of each tensor and those that occur; ``row`` is the
+    position of the first of these rows in the file.
+    """
+    layouts = layouts_of(distinct)
+    ascending = np.sort(layouts, axis=1)
+    repeats = ((ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)).any(1)
+    holes = ((layouts[:, 1:] >= 0) & (layouts[:, :-1] < 0)).any(1)
+    if (repeats | holes).any():
+        first, node, role = np.argwhere(np.isin(number, distinct[repeats | holes]))[0].tolist()
+        layout = layouts_of(number[first, node, role, None])[0].tolist()
+        entry, wrong = next(
+            (i, "names twice" if axis in layout[:i] else "names after padding")
+            for i, axis in enumerate(layout)
+            if axis >= 0 and (axis in layout[:i] or -1 in layout[:i])
+        )
+        position = [row + first, node, role * LAYOUT_WIDTH + entry]
+        problem = f"{key}{position} is {layout[entry]}, an axis that its layout {layout} {wrong}"
+        raise DataError(path, problem, REMEDY)

@@ -1,11 +1,14 @@
-"""Keys, types, shapes and constants of the competition's npz files (TpuGraphs, arXiv 2308.13490)."""
+"""Keys, types, shapes and ranges of the competition's npz files (TpuGraphs, arXiv 2308.13490)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import prod
 from pathlib import Path
 
+import numpy as np
+
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.node_columns import COLUMN_NAMES
+from fastslow.competition.opcodes import OPCODES
 from fastslow.core.errors import DataError
 from fastslow.core.memory import machine_memory
 from fastslow.core.npz_io import Header
@@ -21,6 +24,7 @@ _DTYPES = {  # kinds accepted: in words, and a type to save such an array in
     INTEGER: ("an integer type", "int64"),
     FLOAT + INTEGER: ("an integer or floating-point type", "int8"),
 }
+_UNLABELLED = "A train or valid file needs positive runtimes: is this a test file?"
 REMEDY = "Correct the file; if it is a published one, delete it and run `make data` again"
 Schema = dict[str, tuple[str, tuple[str | int, ...] | None]]
 _LAYOUTS = len(ROLES) * LAYOUT_WIDTH
@@ -121,3 +125,46 @@ def check_schema(
         problem = f"needs {needed / 1e9:.1f} GB of memory to be read, this machine has {memory / 1e9:.1f} GB"
         raise DataError(path, problem, "Read it on a machine with more memory")
     return sizes
+
+
+def check_values(path: Path, arrays: Mapping[str, np.ndarray], labelled: bool) -> None:
+    """Check that numbers are finite and positions and counts are in range; what they mean is not checked.
+
+    Args:
+        path: The file, for messages.
+        arrays: Arrays of a competition file by key, without those that are streamed.
+        labelled: Require every runtime to be positive (train and valid).
+
+    Raises:
+        DataError: Names the key, and the position of the first bad number.
+    """
+    last_node = len(arrays["node_feat"]) - 1
+    largest = np.iinfo(np.int64).max
+    ranges = {
+        "edge_index": (0, last_node),
+        "node_config_ids": (0, last_node),
+        "node_opcode": (0, len(OPCODES)),
+        "config_runtime": (1 if labelled else 0, largest),
+        "config_runtime_normalizers": (1, largest),
+    }
+    for key, array in arrays.items():
+        if key in ranges:
+            low, high = ranges[key]
+            wanted = f"{low} or more" if high == largest else f"{low} to {high}"
+            remedy = _UNLABELLED if key == "config_runtime" and labelled else REMEDY
+            refuse(path, key, array, (array < low) | (array > high), wanted, remedy)
+        elif array.dtype.kind in FLOAT:
+            with np.errstate(over="ignore"):  # a float64 too large becomes infinite here, and is refused
+                finite = np.isfinite(array.astype(np.float32, copy=False))
+            refuse(path, key, array, ~finite, "a finite float32")
+
+
+def refuse(
+    path: Path, key: str, array: np.ndarray, bad: np.ndarray, wanted: str, remedy: str = REMEDY, row: int = 0
+) -> None:
+    """Raise a DataError of the first bad value of an array, whose first row is ``row`` of the file."""
+    if bad.any():
+        position = np.argwhere(bad)[0].tolist()
+        value = array[tuple(position)]
+        position[0] += row
+        raise DataError(path, f"{key}{position} is {value}, {wanted} wanted", remedy)

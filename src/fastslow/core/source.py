@@ -25,7 +25,7 @@ _PLANS = (
     "core.cluster.dask_cluster",
     "core.cluster.worker",
 )
-_CHECKS = ("competition.value_checks", "hlo.module_checks")  # and with them the rules that they apply
+_CHECKS = ("competition.rules.program_rules", "hlo.module_checks")  # and with them the rules that they apply
 _FILES = ("core.files",)
 _KEYS = ("core.settings", "core.artifacts", "core.source")
 IGNORED = frozenset(f"{PACKAGE}.{name}" for name in (*_REPORTS, *_PLANS, *_CHECKS, *_FILES, *_KEYS))

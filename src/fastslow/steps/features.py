@@ -22,6 +22,7 @@ from fastslow.competition.catalog import (
 )
 from fastslow.competition.reader import file_fingerprint, read_npz
 from fastslow.competition.row_order import row_order
+from fastslow.competition.rules.program_rules import check_program
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import SettingsError
 from fastslow.core.files import atomic_path, digest, file_digest
@@ -167,6 +168,7 @@ def _build_one(program: ProgramFile, settings: FeatureSettings) -> list[str] | N
     if is_written(folder, program.split, program.name, mark):
         return None
     read = read_npz(program, program.split in LABELLED_SPLITS)
+    check_program(read)
     if settings.draws(program):
         read = read.take(draw_configs(len(read.runtime), settings.valid_configs, 0, program.name))
     graph, names = graph_of(read, settings, settings.protobuf(program))

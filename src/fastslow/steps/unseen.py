@@ -9,6 +9,7 @@ from pydantic import ConfigDict
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, ProgramFile, get_collection
 from fastslow.competition.reader import Program, read_npz
+from fastslow.competition.rules.program_rules import check_program
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.records import Record, check_record
@@ -88,7 +89,13 @@ def read_unseen(folder: Path, paths: Iterable[Path], hlo_folder: str = "") -> Un
     """
     collection = UnseenGraphs(folder, []).collection
     files = (ProgramFile(collection, TEST, Path(path)) for path in paths)
-    return build_unseen(folder, map(read_npz, files), hlo_folder)
+    return build_unseen(folder, map(_read_program, files), hlo_folder)
+
+
+def _read_program(file: ProgramFile) -> Program:
+    program = read_npz(file)
+    check_program(program)
+    return program
 
 
 def build_unseen(folder: Path, programs: Iterable[Program], hlo_folder: str = "") -> UnseenGraphs:

@@ -12,6 +12,7 @@ from fastslow.competition.data_quality import config_groups
 from fastslow.competition.layouts import LAYOUT_WIDTH, LEFT_TO_COMPILER, ROLES, format_layout
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import Program, read_npz
+from fastslow.competition.rules.program_rules import check_program
 from fastslow.competition.schema import check_schema
 from fastslow.core.errors import counted
 from fastslow.core.figures import COLLECTION_COLOURS, NETWORK, RULE, WIDTH, in_style, shortened
@@ -115,6 +116,7 @@ def read_shown(settings: DataReportSettings) -> Program:
     name = settings.program or min(nodes, key=nodes.__getitem__)
     settings.require(name in files, "program", f"one of {', '.join(files)}")
     program = read_npz(files[name], labelled=True)
+    check_program(program)
     allowed = f"below {len(program.runtime)}, the number of configurations of {name}"
     settings.require(settings.configuration < len(program.runtime), "configuration", allowed)
     return program

@@ -18,6 +18,7 @@ from fastslow.competition.catalog import (
 from fastslow.competition.data_quality import Quality, measure_quality
 from fastslow.competition.reader import file_fingerprint, read_npz
 from fastslow.competition.row_order import releases_in_words
+from fastslow.competition.rules.program_rules import check_program
 from fastslow.core.errors import DataError, counted
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.memory import step_cores
@@ -120,9 +121,11 @@ def measure_labels(settings: QualitySettings) -> pd.DataFrame:
     return _write(settings.table, known, marks)
 
 
-def _measure(program: ProgramFile, mark: str) -> dict:
-    quality = measure_quality(read_npz(program, labelled=True))
-    graph = {"collection": program.collection.name, "split": program.split, "name": program.name}
+def _measure(file: ProgramFile, mark: str) -> dict:
+    program = read_npz(file, labelled=True)
+    check_program(program)
+    quality = measure_quality(program)
+    graph = {"collection": program.collection.name, "split": file.split, "name": program.name}
     return graph | {"file": mark} | asdict(quality) | {"doubts": quality.doubts}
 
 

@@ -8,8 +8,8 @@ from fastslow.competition import node_columns
 from fastslow.competition.node_columns import ELEMENT_BYTES
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import read_checked
-from fastslow.competition.schema import GRAPH
-from fastslow.competition.value_checks import check_values
+from fastslow.competition.rules.program_rules import check_graph
+from fastslow.competition.schema import GRAPH, check_values
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import unpacked_name
 from fastslow.hlo.reader import read_hlo
@@ -75,6 +75,7 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     """Read a competition file's program; sizes beyond any device's memory give no costs."""
     arrays = read_checked(path, "layout", GRAPH)  # of a tile file they are the same
     check_values(path, arrays, labelled=False)
+    check_graph(path, *(arrays[key] for key in GRAPH))
     features = arrays["node_feat"]
     bad = np.abs(features) > _LARGEST
     if bad.any():

@@ -21,6 +21,7 @@ from fastslow.competition.catalog import TEST, ProgramFile, get_collection
 from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.opcodes import NEAREST, OPCODES, opcode_number
 from fastslow.competition.reader import Program, program_of
+from fastslow.competition.rules.program_rules import check_program
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import DataError, counted
 from fastslow.core.figures import save_figure
@@ -127,6 +128,7 @@ def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> Conve
         arrays["config_runtime"] = np.array(cycles, np.int64)
         arrays |= encode_defaults(nodes)
     program = program_of(ProgramFile(collection, TEST, settings.npz), arrays, settings.label)
+    check_program(program)
     return ConvertedProgram(
         **vars(program),
         module=module,

@@ -15,6 +15,7 @@ import pandas as pd
 from fastslow.competition.catalog import TEST, ProgramFile
 from fastslow.competition.metrics import fastest_first
 from fastslow.competition.reader import Program, read_npz
+from fastslow.competition.rules.program_rules import check_program
 from fastslow.core.artifacts import commit
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
@@ -153,7 +154,9 @@ def read_program(settings: RankSettings) -> Program:
         DataError: The source is missing or broken, or cannot be converted.
     """
     if settings.is_npz:
-        return read_npz(ProgramFile(settings.find_collection(), TEST, settings.origin.path))
+        program = read_npz(ProgramFile(settings.find_collection(), TEST, settings.origin.path))
+        check_program(program)
+        return program
     return make_program(settings.conversion(), settings.estimate > 0)
 
 

@@ -1,15 +1,15 @@
-"""Values of a competition file that no program can have: each check names the first one and its position.
+"""What no program can have: each check names the first such value of a competition file and its position.
 
 Published files obey all of these rules, those at hand were compared. Normalizers of a file may differ a
 little, since a kernel was measured on several machines, and every computation of a program has a root. What
-an opcode allows is in :mod:`fastslow.competition.rules`.
+an opcode allows is in :mod:`fastslow.competition.rules.node_rules`.
 """
 
 from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, layouts_of
+from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.node_columns import (
     COLUMN_NAMES,
     CONSTANT,
@@ -25,20 +25,19 @@ from fastslow.competition.node_columns import (
     WINDOW_REVERSAL,
 )
 from fastslow.competition.opcodes import OPCODES, opcode_name
+from fastslow.competition.reader import Program
 from fastslow.competition.rules.node_rules import first_fault
 from fastslow.competition.schema import (
     DEFAULTS,
-    FLOAT,
     NODE_FEATURES,
     REMEDY,
     TILE_DIMENSIONS,
     TILE_ROLES,
     TILE_WIDTH,
+    refuse,
 )
-from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import DataError, counted, with_article
 
-_UNLABELLED = "A train or valid file needs positive runtimes: is this a test file?"
 _MINUS_ONE = "A competition file pads lists with 0; -1 is written by the feature step (features.padding=-1)"
 _MAX_AXIS = 63  # a tensor may have more dimensions than the six columns show; numpy's limit is 64
 _CROPS = ("window_padding", "edge_padding")  # first words of columns that may be negative
@@ -100,61 +99,55 @@ _OF_NO_LIST = np.array([name.endswith("_product") for name in COLUMN_NAMES], np.
 _IS_CONFIGURABLE = _of("convolution dot reshape")
 
 
-def _refuse(
-    path: Path, key: str, array: np.ndarray, bad: np.ndarray, wanted: str, remedy: str = REMEDY, row: int = 0
-) -> None:
-    """Refuse the first bad value of an array, whose first row is ``row`` of the file."""
-    if bad.any():
-        position = np.argwhere(bad)[0].tolist()
-        value = array[tuple(position)]
-        position[0] += row
-        raise DataError(path, f"{key}{position} is {value}, {wanted} wanted", remedy)
+def check_program(program: Program) -> None:
+    """Refuse what no program can have. Every command asks this of a file that it is given.
 
-
-def check_values(path: Path, arrays: dict[str, np.ndarray], labelled: bool) -> None:
-    """Check the values of the arrays, by key, of an npz; with ``labelled``, runtimes must be positive.
+    Args:
+        program: What :func:`fastslow.competition.reader.read_npz` read, or ``program_of`` made.
 
     Raises:
-        DataError: An integer is out of range, another number not finite, a size or axis not whole, a node
-            consumes its own output, or a configurable node has no operand.
+        DataError: Names the file, the first value that breaks a rule, its position, and the rule.
     """
-    num_nodes = len(arrays["node_feat"])
-    largest = np.iinfo(np.int64).max
-    ranges = {
-        "edge_index": (0, num_nodes - 1),
-        "node_config_ids": (0, num_nodes - 1),
-        "node_opcode": (0, len(OPCODES)),
-        "config_runtime": (1 if labelled else 0, largest),
-        "config_runtime_normalizers": (1, largest),
-    }
-    for key, array in arrays.items():
-        if key in ranges:
-            low, high = ranges[key]
-            wanted = f"{low} or more" if high == largest else f"{low} to {high}"
-            remedy = _UNLABELLED if key == "config_runtime" and labelled else REMEDY
-            _refuse(path, key, array, (array < low) | (array > high), wanted, remedy)
-        elif array.dtype.kind in FLOAT and key != "node_feat":
-            with np.errstate(over="ignore"):  # a float64 too large becomes infinite here, and is refused
-                finite = np.isfinite(array.astype(np.float32, copy=False))
-            _refuse(path, key, array, ~finite, "a finite float32")
-    if "config_runtime_normalizers" in arrays:
-        key = "config_runtime_normalizers"
-        largest_one = _MACHINES * float(arrays[key].min())
-        _refuse(path, key, arrays[key], arrays[key] > largest_one, f"at most {_MACHINES} times the smallest")
-    _check_acyclic(path, arrays["edge_index"], num_nodes)
-    node_feat, opcodes = arrays["node_feat"], arrays["node_opcode"]
-    _refuse_numbers(path, node_feat)
-    if "config_feat" in arrays:
-        bounds = arrays["config_feat"]
-        wrong = (bounds < 0) | (bounds != np.rint(bounds))
-        _refuse(path, "config_feat", bounds, wrong, "a whole size from 0")
-        _check_bounds(path, bounds, node_feat)
-    _check_graph(path, node_feat, opcodes, arrays["edge_index"])
-    if "node_config_ids" in arrays:
-        _check_configurable(path, arrays["node_config_ids"], opcodes)
+    path = program.path
+    check_graph(path, program.node_feat, program.node_opcode, program.edge_index)
+    if program.node_config_ids is None:
+        _check_tiles(path, program)
+    else:
+        _check_configurable(path, program.node_config_ids, program.node_opcode)
+        _check_ranks(path, program)
 
 
-def _refuse_numbers(path: Path, node_feat: np.ndarray) -> None:
+def check_graph(path: Path, node_feat: np.ndarray, opcodes: np.ndarray, edges: np.ndarray) -> None:
+    """Refuse nodes and edges that no program has.
+
+    Args:
+        path: Their file, for the message.
+        node_feat: (N, 140) features as published, 0-padded.
+        opcodes: (N,) 0 to 120.
+        edges: (E, 2) rows (consumer, operand).
+
+    Raises:
+        DataError: A size or axis is not whole or out of range, a node consumes its own output, or a node
+            breaks a rule of its opcode.
+    """
+    _check_acyclic(path, edges, len(opcodes))
+    _check_numbers(path, node_feat)
+    _check_lists(path, node_feat, opcodes)
+    _check_nodes(path, node_feat, opcodes, edges)
+
+
+def _check_tiles(path: Path, program: Program) -> None:
+    """Refuse bounds and normalizers that no kernel has."""
+    bounds, normalizers = program.config_feat, program.normalizers
+    assert bounds is not None and normalizers is not None, "a tile file has them"
+    largest = _MACHINES * float(normalizers.min())
+    said = f"at most {_MACHINES} times the smallest"
+    refuse(path, "config_runtime_normalizers", normalizers, normalizers > largest, said)
+    refuse(path, "config_feat", bounds, (bounds < 0) | (bounds != np.rint(bounds)), "a whole size from 0")
+    _check_bounds(path, bounds, program.node_feat)
+
+
+def _check_numbers(path: Path, node_feat: np.ndarray) -> None:
     """Refuse node features that are no whole number in the range of their column."""
     bad = ~((node_feat >= _LOW) & (node_feat <= _HIGH) & (node_feat == np.rint(node_feat)))
     if bad.any():
@@ -162,21 +155,11 @@ def _refuse_numbers(path: Path, node_feat: np.ndarray) -> None:
         low, high = (f"{limit[column]:.10g}" for limit in (_LOW, _HIGH))
         within = f" from {low} to {high}" if _WHAT[column] != "number" else f", from {low}" * (low == "0")
         wanted = f"a whole {_WHAT[column]}{within}"
-        _refuse(path, "node_feat", node_feat, bad, wanted, _MINUS_ONE if -1 in node_feat[bad] else REMEDY)
+        refuse(path, "node_feat", node_feat, bad, wanted, _MINUS_ONE if -1 in node_feat[bad] else REMEDY)
 
 
-def _check_graph(path: Path, node_feat: np.ndarray, opcodes: np.ndarray, edges: np.ndarray) -> None:
-    """Refuse node features and edges that no program has.
-
-    Args:
-        path: Their file, for the message.
-        node_feat: (N, 140) whole numbers in the ranges of :mod:`fastslow.competition.value_checks`.
-        opcodes: (N,) 0 to 120.
-        edges: (E, 2) rows (consumer, operand).
-
-    Raises:
-        DataError: Names the first node that breaks a rule, the column and the rule.
-    """
+def _check_lists(path: Path, node_feat: np.ndarray, opcodes: np.ndarray) -> None:
+    """Refuse whole numbers ``(N, 140)`` whose sums, products, axes or types no node of these opcodes has."""
     columns = node_feat.T  # numpy is slow along an axis of six
     lists, layout, product = columns[_LIST_COLUMNS], columns[LAYOUT], columns[SHAPE_PRODUCT]
     length, off = _misfits(lists)
@@ -204,9 +187,13 @@ def _check_graph(path: Path, node_feat: np.ndarray, opcodes: np.ndarray, edges: 
             what = f"{COLUMN_NAMES[column]} of {with_article(opcode_name(opcodes[node]))}"
             problem = f"node_feat[{node}, {column}] is {node_feat[node, column]:g}, {wanted} wanted ({what})"
             raise DataError(path, problem, REMEDY)
+
+
+def _check_nodes(path: Path, node_feat: np.ndarray, opcodes: np.ndarray, edges: np.ndarray) -> None:
+    """Refuse a graph without opcodes or roots, an edge that is there twice, and what an opcode forbids."""
     if not opcodes.any():
         raise DataError(path, "node_opcode is 0 everywhere, opcodes from 1 wanted", REMEDY)
-    if not columns[IS_ROOT].any():
+    if not node_feat[:, IS_ROOT].any():
         raise DataError(path, f"node_feat[:, {IS_ROOT}] is 0 everywhere, a root wanted", REMEDY)
     codes = edges[:, 0].astype(np.int64) * len(opcodes) + edges[:, 1]
     if not (np.diff(codes) > 0).all():  # else they are in order, as published ones are
@@ -275,7 +262,7 @@ def _misfits(lists: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _check_acyclic(path: Path, edges: np.ndarray, num_nodes: int) -> None:
     """Refuse a node that consumes its own output, directly or through others: no program computes it."""
-    _refuse(path, "edge_index", edges, edges == edges[:, ::-1], "a node other than its operand")
+    refuse(path, "edge_index", edges, edges == edges[:, ::-1], "a node other than its operand")
     if (edges[:, 0] > edges[:, 1]).all():  # so in every published file: operands come first
         return
     from scipy.sparse import coo_array, csgraph  # takes 0.2 seconds
@@ -306,22 +293,16 @@ def _ranks(node_feat: np.ndarray) -> np.ndarray:
     return np.where(node_feat[:, SHAPE_PRODUCT] > 0, (node_feat[:, SHAPE] > 0).sum(1), LAYOUT_WIDTH)
 
 
-def check_ranks(
-    path: Path, node_feat: np.ndarray, layouts: np.ndarray, choices: Choices, defaults: np.ndarray | None
-) -> None:
-    """Refuse an output layout that names an axis which the tensor does not have.
+def _check_ranks(path: Path, program: Program) -> None:
+    """Refuse an output layout, of a configuration or the compiler, that names an axis its tensor has not.
 
     Published layouts leave axes out, so that a layout may be shorter than the rank, and its axes have gaps.
     Ranks of inputs and kernels are inferred, and ranks of tuples and empty tensors are unknown: neither is
     checked.
-
-    Takes the features ``(K, 140)`` of the configurable nodes, the distinct layouts ``(L, 6)``, and the
-    compiler's own layouts ``(K, 3, 6)``, if the file has them.
-
-    Raises:
-        DataError: A layout of a configuration, or of the compiler, names such an axis.
     """
-    ranks = _ranks(node_feat)
+    layouts, choices, defaults = program.layouts, program.choices, program.default_layouts
+    assert layouts is not None and choices is not None, "a layout file has them"
+    ranks = _ranks(program.node_feat[program.node_config_ids])
     option = np.arange(choices.codes.shape[2])
     used = option < choices.options[choices.group[:, 0], None]  # (K, O)
     axis = layouts[choices.codes[:, 0]].max(2)
@@ -342,32 +323,3 @@ def check_ranks(
             problem = f"{DEFAULTS}[{node}, {entry}] is {defaults[node, 0, entry]}"
             rank = counted(int(ranks[node]), "dimension")
             raise DataError(path, f"{problem}, but the node's output has {rank}", REMEDY)
-
-
-def check_entries(path: Path, key: str, chunk: np.ndarray, row: int) -> None:
-    """Refuse what is no whole number from -1 to 5 in an array's rows ``(n, K, 18)`` from ``row`` on."""
-    bad = ~((chunk >= -1) & (chunk <= MAX_DIMENSION) & (chunk == np.rint(chunk)))
-    _refuse(path, key, chunk, bad, f"a whole number from -1 to {MAX_DIMENSION}", row=row)
-
-
-def check_layouts(path: Path, key: str, number: np.ndarray, distinct: np.ndarray, row: int) -> None:
-    """Refuse the first layout that names an axis twice or has a hole.
-
-    Takes the numbers ``(n, K, 3)`` of the layouts of each tensor and those that occur; ``row`` is the
-    position of the first of these rows in the file.
-    """
-    layouts = layouts_of(distinct)
-    ascending = np.sort(layouts, axis=1)
-    repeats = ((ascending[:, 1:] == ascending[:, :-1]) & (ascending[:, 1:] >= 0)).any(1)
-    holes = ((layouts[:, 1:] >= 0) & (layouts[:, :-1] < 0)).any(1)
-    if (repeats | holes).any():
-        first, node, role = np.argwhere(np.isin(number, distinct[repeats | holes]))[0].tolist()
-        layout = layouts_of(number[first, node, role, None])[0].tolist()
-        entry, wrong = next(
-            (i, "names twice" if axis in layout[:i] else "names after padding")
-            for i, axis in enumerate(layout)
-            if axis >= 0 and (axis in layout[:i] or -1 in layout[:i])
-        )
-        position = [row + first, node, role * LAYOUT_WIDTH + entry]
-        problem = f"{key}{position} is {layout[entry]}, an axis that its layout {layout} {wrong}"
-        raise DataError(path, problem, REMEDY)
