@@ -1,11 +1,14 @@
 """Structures of published baselines against their dense form, on layout graphs and on tile kernels."""
 
+from contextlib import contextmanager
 from functools import partial
+from unittest import mock
 
 import numpy as np
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from torch.nn import functional
 
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
@@ -42,9 +45,24 @@ def prepare(network, graph):
     )
 
 
+@contextmanager
+def away_from_the_kink():
+    """Leave out examples with a number so near to 0 that float32 may give a leaky ReLU the other slope."""
+    leaky_relu, near = functional.leaky_relu, []
+
+    def noted(x, *options):
+        near.append(bool(((x != 0) & (x.abs() < 1e-5 * x.abs().max())).any()))
+        return leaky_relu(x, *options)
+
+    with mock.patch.object(functional, "leaky_relu", noted):
+        yield
+    assume(not any(near))
+
+
 def equals_its_dense_form(network, graph, edges=None):
     configs = np.random.default_rng(0).permutation(graph.num_configs)
-    value = network(prepare(network, graph).batch(configs, network.architecture.num_levels, edges))
+    with away_from_the_kink():
+        value = network(prepare(network, graph).batch(configs, network.architecture.num_levels, edges))
     kept = ... if edges is None else edges
     reference = dense_plain_predictions(network, graph, *make_scalers(graph), configs, kept)
     equals_reference(network, value, reference, 1e-4, 1e-3, least_scale=0.1)
