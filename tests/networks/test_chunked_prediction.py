@@ -34,7 +34,7 @@ graphs = st.builds(make_graph, structures(min_nodes=2, max_configs=9), st.intege
 
 def chunk_predictions(network, graph, chunks):
     """(C,) predictions in the order of the configurations."""
-    whole_graph = network.architecture.whole_graph
+    whole_graph = network.architecture.input_attention
     prepared = PreparedGraph(graph, *make_scalers(graph), whole_graph=whole_graph)
     prediction = predict_chunks(network, partial(prepared.batch, num_levels=network.num_layers), chunks)
     return prediction[np.argsort(np.concatenate(chunks))]

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from fastslow.networks.model.graph_batch import LevelTensors
 from fastslow.networks.settings.inputs import POOLS, Pooling, parse_readout
-from fastslow.networks.settings.options import Architecture
+from fastslow.networks.settings.options import ArchitectureOptions
 from fastslow.networks.states.set_statistics import Complete, Moments, SoftmaxMean, as_is
 from fastslow.networks.states.sparse import SparseOperator, largest_rows, take_rows
 
@@ -87,27 +87,24 @@ class Dropout(nn.Module):
 class SageConv(nn.Module):
     r"""Apply GraphSAGE (arXiv 1706.02216), with weights of its own per edge direction.
 
-    .. math:: y_n = W x_n + b + \operatorname{agg}_{m \in operands(n)} W_o x_m
-              + \operatorname{agg}_{m \in users(n)} W_u x_m
+    .. math:: y_n = W x_n + b + \operatorname{mean}_{m \in operands(n)} W_o x_m
+              + \operatorname{mean}_{m \in users(n)} W_u x_m
 
-    with agg the mean or the sum. A node without neighbours in a direction receives 0 from it. TpuGraphs' tile
-    baseline takes the sum.
+    A node without neighbours in a direction receives 0 from it.
 
     Deduplication is free. Rows are projected before they are aggregated: there are fewer states below.
 
     Args:
         in_channels: Channels of x.
         out_channels: Channels of y.
-        aggregation: ``mean`` or ``sum``.
 
     Shapes:
         - **input:** states :math:`(S_{below}, D_{in})` of the level below
         - **output:** states :math:`(S, D_{out})` of the level
     """
 
-    def __init__(self, in_channels: int, out_channels: int, aggregation: str = "mean"):
+    def __init__(self, in_channels: int, out_channels: int):
         super().__init__()
-        self.aggregation = aggregation
         self.own = nn.Linear(in_channels, out_channels)
         self.operands = nn.Linear(in_channels, out_channels, bias=False)
         self.users = nn.Linear(in_channels, out_channels, bias=False)
@@ -115,25 +112,7 @@ class SageConv(nn.Module):
     def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
         """Return the states ``(S, D_out)`` of ``level`` from the states ``(S_below, D_in)`` below it."""
         y = take_rows(self.own(x), level.itself)
-        if self.aggregation == "mean":
-            return y + level.operands @ self.operands(x) + level.users @ self.users(x)
-        from_operands, from_users = neighbour_sums(self.operands(x), self.users(x), level)
-        return y + from_operands + from_users
-
-
-def neighbour_sums(operands: Tensor, users: Tensor, level: LevelTensors) -> tuple[Tensor, Tensor]:
-    """Sum over the neighbours of each state, in each direction of the edges.
-
-    Args:
-        operands: ``(S_below, D)`` what a state receives from its operands.
-        users: ``(S_below, D)`` what it receives from its users.
-        level: The level of the states.
-
-    Returns:
-        ``(S, D)`` sums over the operands, and over the users.
-    """
-    degree = level.degrees[level.node_ids]
-    return degree[:, :1] * (level.operands @ operands), degree[:, 1:] * (level.users @ users)
+        return y + level.operands @ self.operands(x) + level.users @ self.users(x)
 
 
 class ChannelAttention(nn.Module):
@@ -358,7 +337,7 @@ class Head(nn.Module):
         - **output:** predictions :math:`(C,)`, float32
     """
 
-    def __init__(self, channels: int, config_channels: int, architecture: Architecture):
+    def __init__(self, channels: int, config_channels: int, architecture: ArchitectureOptions):
         super().__init__()
         self.readout = Readout(architecture.readout, channels)
         self.joins = config_channels > 0
@@ -366,7 +345,7 @@ class Head(nn.Module):
         self.norm = ConfigNorm()
         self.mlp = self.perceptron(architecture)
 
-    def perceptron(self, architecture: Architecture) -> nn.Sequential:
+    def perceptron(self, architecture: ArchitectureOptions) -> nn.Sequential:
         """Return the layers that :meth:`read_out` applies."""
         width = architecture.hidden_channels
         return nn.Sequential(

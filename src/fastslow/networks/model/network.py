@@ -18,7 +18,7 @@ from fastslow.networks.model.layers import (
     Head,
     WeightedInstanceNorm,
 )
-from fastslow.networks.settings.options import OPCODE_ROWS, Architecture
+from fastslow.networks.settings.options import OPCODE_ROWS, ArchitectureOptions
 from fastslow.networks.states.set_statistics import Complete, as_is
 from fastslow.networks.states.sparse import take_rows
 
@@ -46,7 +46,7 @@ class Block(nn.Module):
         - **output:** states :math:`(S, D)` of the level
     """
 
-    def __init__(self, architecture: Architecture):
+    def __init__(self, architecture: ArchitectureOptions):
         super().__init__()
         channels, cross_config = architecture.hidden_channels, architecture.cross_config
         self.norm = WeightedInstanceNorm(channels)
@@ -94,7 +94,7 @@ class Trunk(nn.Module):
         - **output:** states :math:`(S, D)` of the last level
     """
 
-    def __init__(self, node_channels: int, architecture: Architecture):
+    def __init__(self, node_channels: int, architecture: ArchitectureOptions):
         super().__init__()
         hidden_channels = architecture.hidden_channels
         self.layout = nn.Embedding(LAYOUT_VALUES, LAYOUT_EMBEDDING)
@@ -166,7 +166,7 @@ class RankingNetwork(nn.Module):
         - **output:** predictions :math:`(C,)`, float32, comparable within the graph only
     """
 
-    def __init__(self, node_channels: int, config_channels: int, architecture: Architecture):
+    def __init__(self, node_channels: int, config_channels: int, architecture: ArchitectureOptions):
         super().__init__()
         self.architecture = architecture
         self.num_layers = architecture.num_layers

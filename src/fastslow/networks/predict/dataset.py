@@ -62,7 +62,7 @@ class GraphDataset:
         self.device = pick_device(device)
         self._graph_options = {
             "pair_edges": options.pair_edges and options.kind == "layout",
-            "whole_graph": architecture.whole_graph,
+            "whole_graph": architecture.input_attention,
             "joins_nodes": architecture.joins_nodes,
         }
         for other in sources[1:]:

@@ -32,7 +32,7 @@ _HEAD_ROWS = 1 << 13
 def computes_by_nodes(network: RankingNetwork) -> bool:
     """Return whether each node's states need only its neighbours' states."""
     layers = network.architecture
-    local = not layers.whole_graph and layers.block == "attention"
+    local = not layers.input_attention and layers.block == "attention"
     return local and layers.num_layers > 0
 
 
