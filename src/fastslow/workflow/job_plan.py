@@ -98,7 +98,7 @@ def _gpus() -> tuple[str, ...]:
         return tuple(names)
     import torch  # takes seconds, and is needed on a machine with GPUs alone
 
-    from fastslow.networks.hardware.devices import why_unusable
+    from fastslow.networks.hardware.gpus import why_unusable
 
     if chosen is None:
         names = [str(index) for index in range(torch.cuda.device_count())]
