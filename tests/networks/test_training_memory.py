@@ -24,10 +24,11 @@ from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.steps.network import read_graphs
 
 MB = 1 << 20
-memory._LEAST_SLACK = memory._MOST_SLACK = int(sys.argv[2]) * MB
 torch.set_num_threads(1)
 settings = json.loads(sys.argv[1])
 training = Training(TrainSettings(**settings), read_graphs(TrainSettings(**settings)))
+slack = int(sys.argv[2]) * MB
+training._freed = memory.FreedMemory(slack, slack)
 sizes, held, kept = set(), [], []
 step, steps, leaking = training.step, int(sys.argv[3]), int(sys.argv[4])
 

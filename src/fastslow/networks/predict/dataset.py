@@ -12,7 +12,7 @@ from fastslow.core.errors import DataError
 from fastslow.features.graph import GraphSet
 from fastslow.features.scaling import Scaler
 from fastslow.networks.hardware.devices import Shrinking, autocast, pick_device, ran_out_of_memory
-from fastslow.networks.hardware.memory import BoundedCache, held_bytes
+from fastslow.networks.hardware.memory import BoundedCache
 from fastslow.networks.model.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.chunked_prediction import predict_chunks
@@ -79,8 +79,8 @@ class GraphDataset:
             require_inputs(options.node_inputs, nodes)
         chosen = names and config_columns(options.config_inputs, names)
         self.config_scaler = configs.select(chosen) if names else configs
-        self._cache = BoundedCache[PreparedGraph](memory // 4, held_bytes)
-        self._valid = BoundedCache[Batch](memory // 8, held_bytes)
+        self._cache = BoundedCache[PreparedGraph](memory // 4)
+        self._valid = BoundedCache[Batch](memory // 8)
         self._sizes: dict[str, dict[str, int]] = {}
 
     def graph(self, split: str, name: str) -> PreparedGraph:

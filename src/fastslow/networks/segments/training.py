@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.errors import SettingsError
-from fastslow.networks.hardware.memory import BoundedCache, held_bytes, prefetch
+from fastslow.networks.hardware.memory import BoundedCache, prefetch
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset
@@ -72,8 +72,8 @@ class SegmentTraining:
         self._head_only = False
         self._others = HALO if options.segment_border == CUT_LIVE else options.segment_border
         self._live = CUT if options.segment_border == CUT_LIVE else options.segment_border
-        self._graphs = BoundedCache[SegmentedGraph](dataset.memory // 4, held_bytes)
-        self._sums = BoundedCache[Tensor](dataset.memory // 4, held_bytes)
+        self._graphs = BoundedCache[SegmentedGraph](dataset.memory // 4)
+        self._sums = BoundedCache[Tensor](dataset.memory // 4)
 
     def begin(self, epoch: int) -> None:
         """Begin an epoch."""

@@ -13,7 +13,7 @@ from fastslow.features.folds import HELD_OUT_CONFIGS, leave_fold_out
 from fastslow.features.graph import GraphSet, Predictions, draw_configs, trainable
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.devices import autocast, loss_scaler, seed_generator
-from fastslow.networks.hardware.memory import AdamW, BoundedCache, FreedMemory, held_bytes, prefetch
+from fastslow.networks.hardware.memory import AdamW, BoundedCache, FreedMemory, prefetch
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.predict.dataset import GraphDataset, make_network
@@ -69,7 +69,7 @@ class Training:
             self.stored.append("segments")
         self.epoch, self.first_loss, self.seconds = 0, math.nan, 0.0
         self.warnings: list[str] = []
-        self._whole = BoundedCache[Example](dataset.memory // 4, held_bytes)
+        self._whole = BoundedCache[Example](dataset.memory // 4)
         self._freed = FreedMemory(most=dataset.memory // 4)
 
     def run_epoch(self) -> float:
