@@ -108,7 +108,7 @@ def test_the_head_learns_from_whole_graphs(settings, monkeypatch):
     network = training.network
     whole = training.dataset.batch("train", name, every)
     x = network.trunk(whole)
-    pooled = network.head.readout(x, whole.pooling, whole.levels[-1], whole.configurable)
+    pooled = network.head.readout(x, whole)
     found = training.segments._whole_sums(example)
     torch.testing.assert_close(found, pooled[::2].detach(), rtol=1e-4, atol=1e-4)
     monkeypatch.setattr(training.segments, "_whole", None)

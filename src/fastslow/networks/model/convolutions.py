@@ -57,10 +57,6 @@ class GcnConv(nn.Module):
     Args:
         in_channels: Channels of x.
         out_channels: Channels of y.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D_{in})` of the level below
-        - **output:** states :math:`(S, D_{out})` of the level
     """
 
     def __init__(self, in_channels: int, out_channels: int):
@@ -93,10 +89,6 @@ class MlpGcnConv(nn.Module):
         in_channels: Channels of x.
         out_channels: Channels of y.
         slope: Slope s of the leaky ReLUs for negative numbers: PyTorch's default; the baseline uses 0.2.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D_{in})` of the level below
-        - **output:** states :math:`(S, D_{out})` of the level
     """
 
     def __init__(self, in_channels: int, out_channels: int, slope: float = 0.01):

@@ -40,10 +40,6 @@ class Block(nn.Module):
 
     Args:
         architecture: Settings of the layers. Without cross-config attention the bracket is just y.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D)` of the level below, and their layout embeddings
-        - **output:** states :math:`(S, D)` of the level
     """
 
     def __init__(self, architecture: ArchitectureOptions):
@@ -88,10 +84,6 @@ class Trunk(nn.Module):
     Args:
         node_channels: Columns F of the scaled node features.
         architecture: Settings of the layers.
-
-    Shapes:
-        - **input:** a batch of N nodes with S_0 states at level 0
-        - **output:** states :math:`(S, D)` of the last level
     """
 
     def __init__(self, node_channels: int, architecture: ArchitectureOptions):
@@ -160,10 +152,6 @@ class RankingNetwork(nn.Module):
         node_channels: Columns F of the scaled node features.
         config_channels: Columns V of the scaled configuration features.
         architecture: Settings of the layers.
-
-    Shapes:
-        - **input:** a batch of C configurations of a graph
-        - **output:** predictions :math:`(C,)`, float32, comparable within the graph only
     """
 
     def __init__(self, node_channels: int, config_channels: int, architecture: ArchitectureOptions):
@@ -188,4 +176,4 @@ class RankingNetwork(nn.Module):
             complete: Returns a statistic of the whole configuration set; by default the batch is the set.
         """
         x = self.trunk(batch, complete)
-        return self.head(x, batch.pooling, batch.levels[-1], batch.config_feat, batch.configurable, complete)
+        return self.head(x, batch, complete)

@@ -176,7 +176,7 @@ class _Pool:
 
 
 class _Sums(_Pool):
-    """Sums the nodes of each configuration, as :class:`~fastslow.networks.model.layers.NodeSum` does."""
+    """Sums the nodes of each configuration, as :meth:`Readout.sum_nodes` does."""
 
     def __init__(self, level: Level, num_configs: int):
         super().__init__(level, num_configs)

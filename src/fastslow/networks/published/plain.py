@@ -52,10 +52,6 @@ class PlainBlock(nn.Module):
     Args:
         in_channels: Channels of x.
         architecture: Settings of the layers.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D_{in})` of the level below, layouts :math:`(S_{below}, 18)`
-        - **output:** states :math:`(S, D)` of the level
     """
 
     def __init__(self, in_channels: int, architecture: ArchitectureOptions):
@@ -162,10 +158,6 @@ class PlainHead(Head):
         channels: Channels of the states.
         config_channels: Columns V of the scaled configuration features; 0: none join here.
         architecture: Settings of the layers. The residual form has one hidden layer, the unit form two.
-
-    Shapes:
-        - **input:** states :math:`(S, D)` of the last level, configuration features :math:`(C, V)`
-        - **output:** predictions :math:`(C,)`, float32
     """
 
     def perceptron(self, architecture: ArchitectureOptions) -> nn.Sequential:

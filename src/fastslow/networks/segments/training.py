@@ -141,8 +141,7 @@ class SegmentTraining:
             apart = [None] * len(norms(self.network))
         statistics = Norms(apart, int(graph.size[live].sum()))
         x = self.network.trunk(example.batch, statistics.complete)
-        batch = example.batch
-        sums = self.network.head.readout.sums(x, batch.pooling, batch.levels[-1], batch.configurable)
+        sums = self.network.head.readout.sums(x, example.batch)
         if self.variant.others == TABLE:
             return self._add_stored(example, sums, statistics.own())
         if self.variant.others != FRESH or not len(others):

@@ -87,9 +87,13 @@ class Training:
         groups = np.array_split(np.arange(len(names)), steps)
         share = np.concatenate([distributed.share(group) for group in groups])  # of several processes
         examples = prefetch(map(self.example, [drawn[n] for n in share]))
+        epochs = range(options.epochs)  # of the learning rate's schedule
+        if self.segments:
+            epochs = same_schedule(options, self.epoch)
+        first = (self.epoch - epochs.start) * steps
         losses = []
         for position, group in enumerate(groups):
-            rate = scheduled(options, self.epoch, position, steps)
+            rate = learning_rate(options, first + position, len(epochs) * steps)
             losses += self.step(examples, seeds[distributed.share(group)].tolist(), len(group), rate)
             self._freed.after_step()
         self.epoch += 1
@@ -276,18 +280,3 @@ def learning_rate(options: NetworkOptions, step: int, steps: int) -> float:
     if options.schedule == "constant":
         return options.learning_rate
     return options.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
-
-
-def scheduled(options: NetworkOptions, epoch: int, position: int, steps: int) -> float:
-    """Return the learning rate of a step of an epoch.
-
-    Args:
-        options: Options of the training.
-        epoch: Number of the epoch, from 0.
-        position: Number of the step in the epoch, from 0.
-        steps: Number of steps of an epoch.
-    """
-    epochs = range(options.epochs)
-    if options.segment_training != "none":
-        epochs = same_schedule(options, epoch)
-    return learning_rate(options, (epoch - epochs.start) * steps + position, len(epochs) * steps)
