@@ -15,6 +15,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from fastslow.networks.hardware.devices import ran_out_of_memory
 from fastslow.networks.model.graph_batch import LevelTensors, PreparedGraph, level_tensors
 from fastslow.networks.model.layers import pooled_states
 from fastslow.networks.model.network import RankingNetwork
@@ -36,7 +37,6 @@ def computes_by_nodes(network: RankingNetwork) -> bool:
     return local and layers.num_layers > 0
 
 
-@torch.no_grad()
 def predict_by_nodes(
     network: RankingNetwork,
     prepared: PreparedGraph,
@@ -48,7 +48,7 @@ def predict_by_nodes(
     """Predict a configuration set, each configuration compared with the whole set.
 
     Args:
-        network: A network in evaluation mode, see :func:`computes_by_nodes`.
+        network: A network in evaluation mode.
         prepared: A layout graph.
         configs: ``(C,)`` positions of the configurations.
         device: Device of the network.
@@ -57,8 +57,27 @@ def predict_by_nodes(
 
     Returns:
         ``(C,)`` predictions, equal to the predictions of one batch up to float32 rounding; None beyond
-        ``max_bytes``.
+        ``max_bytes``, where memory runs out, and for a network that :func:`computes_by_nodes` refuses.
     """
+    if not computes_by_nodes(network):
+        return None
+    try:
+        return _predict(network, prepared, configs, device, max_bytes, block_states)
+    except (MemoryError, RuntimeError) as error:
+        if not ran_out_of_memory(error):
+            raise
+        return None
+
+
+@torch.no_grad()
+def _predict(
+    network: RankingNetwork,
+    prepared: PreparedGraph,
+    configs: np.ndarray,
+    device: torch.device,
+    max_bytes: int,
+    block_states: int | None,
+) -> Tensor | None:
     reach = prepared.reach(network.num_layers)
     levels = reach.unlinked(np.asarray(prepared.graph.choices.values[configs]))
     if _held_bytes(levels, network.architecture.hidden_channels) > max_bytes:

@@ -26,7 +26,6 @@ from fastslow.networks.training.validation import (
     check_loss,
     check_weights,
     predict_shared,
-    stop,
 )
 
 Example = tuple[Any, torch.Tensor]  # a batch, and the runtimes of its configurations
@@ -203,13 +202,29 @@ class Training:
                 if due:
                     validation.evaluate(self.epoch, loss)
             except Diverged as error:
-                self.warnings.append(stop(error, self.epoch, loss, options, validation.history))
+                self.warnings.append(self._why_stopped(error, loss))
                 break
             if late and self.epoch < options.epochs:
                 over = f"stopped after epoch {self.epoch} of {options.epochs}"
                 self.warnings.append(f"{over}: its time is over (hours={seconds / 3600:g})")
             if due and on_metrics:
                 on_metrics(validation.history[-1])
+
+    def _why_stopped(self, error: Diverged, loss: float) -> str:
+        """Return a warning: why the training ended, the remedy, and which weights are kept.
+
+        Raises:
+            Diverged: No weights were evaluated before.
+        """
+        rate, norm = self.options.learning_rate, self.options.max_grad_norm
+        said = (
+            f"diverged in epoch {self.epoch} (loss {loss:.4g}): {error}; lower learning_rate (now {rate:g})"
+            f" or max_grad_norm (now {norm:g})"
+        )
+        history = self.validation.history
+        if not history:
+            raise Diverged(f"{said}. There are no weights to keep: it was not evaluated before") from None
+        return f"{said}. Stopped; the weights up to epoch {history[-1]['epoch']} are kept"
 
     def predict(self, slug: str) -> tuple[dict, Predictions]:
         """Choose a collection's weights and predict its valid and test graphs with them.

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -24,14 +24,11 @@ def predict_shared(
     split: str,
     only: Mapping[str, np.ndarray | slice] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Predict as :func:`fastslow.networks.predict.dataset.predict` does; of several processes each a share.
-
-    Returns:
-        ``(C_file,)`` float64 per graph, or one value per position of ``only``, in every process.
-    """
-    names = [name for name in dataset.sources[slug].names(split) if only is None or name in only]
-    mine = {name: slice(None) if only is None else only[name] for name in share(names)}
-    return merge(predict(network, dataset, slug, split, mine), names)
+    """Predict as ``predict/dataset.py`` does; of several processes each predicts a share of the graphs."""
+    if only is None:
+        only = dict.fromkeys(dataset.sources[slug].names(split), slice(None))
+    mine = {name: only[name] for name in share([*only])}
+    return merge(predict(network, dataset, slug, split, mine), [*only])
 
 
 class Validation:
@@ -67,9 +64,15 @@ class Validation:
         }
 
     def predict(self, slug: str, only: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
-        """Predict a collection's valid graphs, see :func:`predict_shared`; Diverged if one is not finite."""
+        """Predict a collection's valid graphs, see :func:`predict_shared`.
+
+        Raises:
+            Diverged: A prediction is not finite.
+        """
         predictions = predict_shared(self.network, self.dataset, slug, VALID, only)
-        check_outputs(predictions)
+        for name, prediction in predictions.items():
+            if not np.isfinite(prediction).all():
+                raise Diverged(f"the network's predictions of {name} are not finite")
         return predictions
 
     def score(self, slug: str) -> tuple[float, dict[str, float]]:
@@ -182,34 +185,3 @@ def check_weights(network: nn.Module) -> None:
     finite = torch.stack([torch.isfinite(values).all() for values in network.state_dict().values()])
     if not finite.all():
         raise Diverged("weights of the network are not finite")
-
-
-def check_outputs(predictions: Mapping[str, np.ndarray]) -> None:
-    """Raise :class:`Diverged` if a prediction ``(C,)`` of a graph is not finite."""
-    for name, prediction in predictions.items():
-        if not np.isfinite(prediction).all():
-            raise Diverged(f"the network's predictions of {name} are not finite")
-
-
-def stop(
-    error: Diverged, epoch: int, loss: float, options: NetworkOptions, history: Sequence[Mapping]
-) -> str:
-    """Return a warning: why a training ended, the remedy, and which weights are kept.
-
-    Args:
-        error: What diverged.
-        epoch: Number of the epoch, from 1.
-        loss: Its mean loss.
-        options: Options of the training.
-        history: A row for each evaluation before.
-
-    Raises:
-        Diverged: No weights were evaluated before.
-    """
-    said = (
-        f"diverged in epoch {epoch} (loss {loss:.4g}): {error}; lower learning_rate (now"
-        f" {options.learning_rate:g}) or max_grad_norm (now {options.max_grad_norm:g})"
-    )
-    if not history:
-        raise Diverged(f"{said}. There are no weights to keep: it was not evaluated before") from None
-    return f"{said}. Stopped; the weights up to epoch {history[-1]['epoch']} are kept"
