@@ -119,15 +119,7 @@ class Trunk(nn.Module):
         state_tiling: Tensor,
         node_ids: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Embed the states of level 0.
-
-        Args:
-            numeric: ``(N, F)`` scaled node features.
-            node_layout: ``(N, 6)`` layout of each node's output.
-            opcode: ``(N,)`` opcode of each node.
-            state_layouts: ``(S_0, 18)`` layouts of each state.
-            state_tiling: ``(S_0, 27)`` fit of each state's tensors to the tiles of the TPU.
-            node_ids: ``(S_0,)`` node of each state.
+        """Embed the states of level 0; arguments as in :class:`Batch`, and ``(S_0,)`` the node of each state.
 
         Returns:
             The states ``(S_0, D)`` and the embedding of their layouts ``(S_0, D)``.
