@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
-from fastslow.features.folds import HELD_OUT_CONFIGS, leave_fold_out
-from fastslow.features.graph import GraphSet, Predictions, draw_configs, trainable
+from fastslow.features.folds import leave_fold_out
+from fastslow.features.graph import GraphSet, Predictions, trainable
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.devices import autocast, loss_scaler, seed_generator
 from fastslow.networks.hardware.memory import AdamW, BoundedCache, FreedMemory, prefetch
@@ -38,7 +38,7 @@ class Training:
     generator state, and a resumed training equals an uninterrupted one.
 
     Attributes:
-        stored: Names of the attributes whose state is in a checkpoint.
+        held_out: Names of the train graphs that ``folds`` leaves out.
     """
 
     def __init__(self, options: NetworkOptions, dataset: GraphDataset):
@@ -59,13 +59,11 @@ class Training:
                 dataset.sources, self.names, options.folds, options.seed
             )
         self.validation = Validation(options, dataset, self.network)
-        self.stored = ["network", "optimizer", "scaler", "validation"]
         self.segments = None
         if options.segment_training != "none":
             from fastslow.networks.segments.training import SegmentTraining
 
             self.segments = SegmentTraining(options, dataset, self.network)
-            self.stored.append("segments")
         self.epoch, self.first_loss, self.seconds = 0, math.nan, 0.0
         self.warnings: list[str] = []
         self._whole = BoundedCache[Example](dataset.memory // 4)
@@ -240,20 +238,6 @@ class Training:
         others = [split for split in PREDICTED_SPLITS if split != VALID]
         rest = {split: predict_shared(self.network, self.dataset, slug, split) for split in others}
         return score, {VALID: predictions, **rest}
-
-    def predict_held_out(self, slug: str) -> dict[str, np.ndarray]:
-        """Predict the train graphs of a collection that ``folds`` left out, with the weights that are loaded.
-
-        Returns:
-            By graph, ``(n,)`` of its distinct configurations that :func:`draw_configs` draws.
-        """
-        only = {}
-        for name in self.held_out:
-            prefix, _, stem = name.partition("/")
-            if prefix == slug:
-                graph = self.dataset.sources[slug].graph(TRAIN, stem)
-                only[stem] = graph.config_ids[draw_configs(graph.num_configs, HELD_OUT_CONFIGS, 0, stem)]
-        return predict_shared(self.network, self.dataset, slug, TRAIN, only)
 
 
 def train(

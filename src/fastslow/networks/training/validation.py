@@ -44,8 +44,6 @@ class Validation:
         recent: Weights of the last ``average_last`` evaluations, on the CPU.
     """
 
-    STATE = ("history", "best", "recent")
-
     def __init__(self, options: NetworkOptions, dataset: GraphDataset, network: RankingNetwork):
         self.options, self.dataset, self.network = options, dataset, network
         self.labels = {slug: source.labels(VALID) for slug, source in dataset.sources.items()}
@@ -140,15 +138,6 @@ class Validation:
     def recent_average(self) -> dict:
         """Return the mean of the recent weights (stochastic weight averaging, arXiv 1803.05407)."""
         return {name: torch.stack([w[name].float() for w in self.recent]).mean(0) for name in self.recent[0]}
-
-    def state_dict(self) -> dict:
-        """Return what a checkpoint stores."""
-        return {name: getattr(self, name) for name in self.STATE}
-
-    def load_state_dict(self, state: dict) -> None:
-        """Restore what :meth:`state_dict` returned."""
-        for name in self.STATE:
-            setattr(self, name, state[name])
 
 
 EXPLODED = 10.0
