@@ -26,8 +26,8 @@ def poison(monkeypatch, epoch, value=torch.nan):
     """Let the loss become a number that is not finite in one epoch."""
     loss = Training.graph_loss
 
-    def poisoned(self, batch, runtime):
-        return loss(self, batch, runtime) * (value if self.epoch == epoch - 1 else 1.0)
+    def poisoned(self, example):
+        return loss(self, example) * (value if self.epoch == epoch - 1 else 1.0)
 
     monkeypatch.setattr(Training, "graph_loss", poisoned)
 

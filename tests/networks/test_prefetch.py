@@ -36,7 +36,7 @@ def test_an_epoch_is_the_plain_loop_on_examples_made_ahead(settings):
     plain.optimizer.zero_grad(set_to_none=True)
     for item, seed in zip(items, seeds, strict=True):
         torch.manual_seed(seed)
-        losses.append(plain.graph_loss(*plain.example(item)))
+        losses.append(plain.graph_loss(plain.example(item)))
         (losses[-1] / len(items)).backward()
     torch.nn.utils.clip_grad_norm_(plain.network.parameters(), settings.max_grad_norm)
     plain.optimizer.step()

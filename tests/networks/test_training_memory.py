@@ -38,13 +38,13 @@ def watched(*arguments):
     kept.append(bytearray(4 * MB if len(held) > steps else 0))
     return losses
 
-make = training.make_example
-def noted(*arguments):
-    batch, runtime = make(*arguments)
-    sizes.add((len(runtime), len(batch.levels[-1].node_ids)))
-    return batch, runtime
+make = training.example
+def noted(drawn):
+    batch = make(drawn)
+    sizes.add((len(batch.runtime), len(batch.levels[-1].node_ids)))
+    return batch
 
-training.step, training.make_example = watched, noted
+training.step, training.example = watched, noted
 while len(held) < steps + leaking:
     training.run_epoch()
 

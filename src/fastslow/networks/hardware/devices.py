@@ -38,9 +38,8 @@ def pick_precision(device: torch.device) -> torch.dtype:
     """
     if device.type != "cuda":
         return torch.float32
-    return (
-        torch.bfloat16 if torch.cuda.get_device_capability(device) >= BFLOAT16_CAPABILITY else torch.float16
-    )
+    has_bfloat16 = torch.cuda.get_device_capability(device) >= BFLOAT16_CAPABILITY
+    return torch.bfloat16 if has_bfloat16 else torch.float16
 
 
 def seed_generator(device: torch.device, seed: int) -> None:
@@ -74,20 +73,13 @@ def ran_out_of_memory(error: BaseException) -> bool:
 
 
 class Shrinking:
-    """Runs work on so many configurations together as memory holds; the number stays for what follows.
-
-    Args:
-        size: Number of configurations to start with; it is halved whenever memory runs out.
-    """
+    """Runs work on so many configurations together as memory holds; the number stays for what follows."""
 
     def __init__(self, size: int):
         self.size = size
 
     def run(self, work: Callable[[int], Result]) -> Result:
-        """Return ``work(size)``; where memory runs out, halve the size and call it again.
-
-        Args:
-            work: Takes the size, 2 or more.
+        """Return ``work(size)``; where memory runs out, halve the size, to 2 at least, and call it again.
 
         Raises:
             Exception: An error of ``work`` with another reason, or memory runs out at size 2.

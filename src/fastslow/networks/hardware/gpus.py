@@ -17,7 +17,7 @@ def require_gpu(name: str) -> None:
         name: ``cuda`` (torch's current GPU) or ``cuda:N``.
 
     Raises:
-        SettingsError: It cannot be used; the message says what torch finds, and what to use.
+        SettingsError: The message has what torch finds, and what to use.
     """
     available = torch.cuda.is_available()
     count = torch.cuda.device_count()

@@ -45,7 +45,7 @@ class FreedMemory:
 
     Args:
         slack: Bytes above what was held after the last return; half of the default cost a fifth of the time
-            of a step. It rises by a quarter where two steps in a row exceed it, as those of large graphs do.
+            of a step. It rises by a quarter where two steps in a row exceed it, as steps of large graphs do.
         most: Maximum of the slack, in bytes.
     """
 
@@ -77,11 +77,7 @@ _Value = TypeVar("_Value")
 
 
 class BoundedCache(Generic[_Value]):
-    """Keeps what was used last, up to a number of bytes in total; threads may share it.
-
-    Args:
-        max_bytes: Bound on the sum of the sizes, see :func:`held_bytes`; a larger value is not kept.
-    """
+    """Keeps what was used last, up to ``max_bytes`` in total; threads may share it."""
 
     def __init__(self, max_bytes: int):
         self.max_bytes, self.held_bytes = max_bytes, 0
@@ -112,10 +108,7 @@ Item = TypeVar("Item")
 def prefetch(items: Iterable[Item]) -> Iterator[Item]:
     """Yield items in order, each drawn in a thread while the caller has the one before.
 
-    A process would have its own copy of what the items are made of.
-
-    Args:
-        items: Drawn one at a time; an exception is raised at its item's turn.
+    An exception is raised at its item's turn. A process would have its own copy of what items are made of.
     """
     items = iter(items)
     end = object()

@@ -1,10 +1,7 @@
 """Layers of the network, computed on deduplicated states (``config_states.py``) weighted by multiplicity.
 
-Each layer equals its dense form on all (node, configuration) pairs: ``tests/helpers/dense_reference.py``
-holds the dense forms, and ``tests/networks/test_model.py`` compares values and gradients. Other message
-passing than GraphSAGE is in ``convolutions.py``.
-
-S is the number of states of a level, N of nodes, C of configurations, D of channels. Norm and cross-config
+Each layer equals its dense form on all (node, configuration) pairs (``tests/helpers/dense_reference.py``). S
+is the number of states of a level, N of nodes, C of configurations, D of channels. Norm and cross-config
 attention compare the configurations of the whole set through a statistic of it (``set_statistics.py``).
 """
 
@@ -31,9 +28,6 @@ class WeightedInstanceNorm(nn.Module):
 
     Mean and variance weigh each state by the number of pairs that share it, so they equal the dense form's.
     :math:`\gamma` and :math:`\beta` are learned.
-
-    Args:
-        channels: Channels D.
     """
 
     def __init__(self, channels: int):
@@ -57,10 +51,7 @@ class Dropout(nn.Module):
     r"""Set a share p of the values to 0 in training, and divide the others by 1 - p (JMLR 15:1929, 2014).
 
     As ``torch.nn.Dropout``, which draws 64 random bits for each value. Here each value has 16 bits of them,
-    which takes a third of the time on a CPU. So p is a multiple of :math:`2^{-16}`.
-
-    Args:
-        p: Share, from 0 to below 1.
+    which takes a third of the time on a CPU. So p is a multiple of :math:`2^{-16}`, from 0 to below 1.
     """
 
     def __init__(self, p: float):
@@ -84,13 +75,8 @@ class SageConv(nn.Module):
     .. math:: y_n = W x_n + b + \operatorname{mean}_{m \in operands(n)} W_o x_m
               + \operatorname{mean}_{m \in users(n)} W_u x_m
 
-    A node without neighbours in a direction receives 0 from it.
-
-    Deduplication is free. Rows are projected before they are aggregated: there are fewer states below.
-
-    Args:
-        in_channels: Channels of x.
-        out_channels: Channels of y.
+    A node without neighbours in a direction receives 0 from it. Rows are projected before they are
+    aggregated: there are fewer states below.
     """
 
     def __init__(self, in_channels: int, out_channels: int):
@@ -110,10 +96,8 @@ class ChannelAttention(nn.Module):
 
     .. math:: y = x \cdot \sigma(W_2 \operatorname{relu}(W_1 x))
 
-    As in the network of the competition's 1st place (TGraph, arXiv 2405.16623).
-
-    Args:
-        channels: Channels D; the inner layer has an eighth of them.
+    As in the network of the competition's 1st place (TGraph, arXiv 2405.16623). The inner layer has an eighth
+    of the channels.
     """
 
     def __init__(self, channels: int):
@@ -164,32 +148,26 @@ class Readout(nn.Module):
         \text{unit\_sum:}\ \sum_n x_{n,c} / \lVert \sum_n x_{n,c} \rVert_2 \qquad
         \text{max:}\ \max_n x_{n,c}
 
-    over all nodes, or over the configurable ones (of a graph that has none, over all). TpuGraphs' layout
-    baseline joins the mean and the sums over all and over configurable nodes, scaled to length 1.
+    over all nodes, or over the configurable ones (of a graph that has none, over all).
 
     Args:
         text: Such as ``sum`` or ``mean+sum@configurable``.
-        channels: Channels D.
-
-    Attributes:
-        channels: Channels P D of the P poolings.
+        channels: Channels D of the states.
     """
 
     def __init__(self, text: str, channels: int):
         super().__init__()
         self.parts = parse_readout(text)
-        self.channels = len(self.parts) * channels
+        self.channels = len(self.parts) * channels  # P D of P poolings
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
-        """Return the pooled nodes ``(C, P D)`` float64; arguments as for :meth:`sums`, of all nodes."""
+        """Return the pooled nodes ``(C, P D)`` float64 of a whole graph; arguments as for :meth:`sums`."""
         return self.of_sums(self.sums(x, batch), batch.configurable)
 
     def sums(self, x: Tensor, batch: Batch) -> Tensor:
-        """Return the sums (or the maximum) over some nodes of a graph for each pooling, ``(C, P D)`` float64.
+        """Return the sums (or the maximum) over the nodes of a batch for each pooling, ``(C, P D)`` float64.
 
-        Args:
-            x: ``(S, D)`` states of the last level.
-            batch: The batch, whose last level has only these nodes.
+        ``x`` ``(S, D)`` are the states of its last level, which may have only some nodes of the graph.
         """
         level = batch.levels[-1]
         chosen = batch.configurable[level.node_ids, None]
@@ -225,10 +203,10 @@ class Readout(nn.Module):
 
 
 def pooled_states(x: Tensor, part: Pooling, chosen: Tensor) -> Tensor:
-    """Return states ``(S, D)`` as a pooling takes them, without effect where it leaves out their nodes.
+    """Return the states ``x`` ``(S, D)`` as a pooling takes them: those that it leaves out have no effect.
 
     Args:
-        x: ``(S, D)`` states.
+        x: The states.
         part: The pooling.
         chosen: ``(S, 1)`` bool, whether a state's node is configurable.
     """
@@ -286,16 +264,13 @@ class Head(nn.Module):
         channels: Channels D of the states.
         config_channels: Columns V of the scaled configuration features; 0: none join here.
         architecture: Settings of the layers.
-
-    Attributes:
-        joined_channels: Channels J of the pooled nodes and the features together.
     """
 
     def __init__(self, channels: int, config_channels: int, architecture: ArchitectureOptions):
         super().__init__()
         self.readout = Readout(architecture.readout, channels)
         self.joins = config_channels > 0
-        self.joined_channels = self.readout.channels + config_channels
+        self.joined_channels = self.readout.channels + config_channels  # J
         self.norm = ConfigNorm()
         self.mlp = self.perceptron(architecture)
 

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from fastslow.competition.catalog import VALID
+from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.core.errors import DataError
 from fastslow.features.graph import GraphSet
 from fastslow.features.scaling import Scaler
@@ -20,10 +20,6 @@ from fastslow.networks.predict.node_blocks import predict_by_nodes
 from fastslow.networks.settings.inputs import config_columns, input_columns, require_inputs
 from fastslow.networks.settings.options import NetworkOptions
 
-CONFIGS_TOGETHER = 2000
-"""Maximum number of configurations of a batch at inference where nothing else is said."""
-MEMORY = 2 << 30
-"""Bytes that graphs and predictions may hold where nothing else is said."""
 _PAIRS = 1 << 20  # (node, configuration) pairs of a graph from which node by node is faster than one batch
 
 
@@ -51,8 +47,8 @@ class GraphDataset:
         sources: Sequence[GraphSet],
         scalers: tuple[Scaler, Scaler] | None = None,
         device: str = "auto",
-        configs_together: int = CONFIGS_TOGETHER,
-        memory: int = MEMORY,
+        configs_together: int = 2000,
+        memory: int = 2 << 30,
     ):
         self.shrinking = Shrinking(configs_together)
         self.memory = memory
@@ -75,7 +71,7 @@ class GraphDataset:
         chosen = names and config_columns(options.config_inputs, names)
         self.config_scaler = configs.select(chosen) if names else configs
         self._cache = BoundedCache[PreparedGraph](memory // 4)
-        self._valid = BoundedCache[Batch](memory // 8)
+        self._batches = {TRAIN: BoundedCache[Batch](memory // 4), VALID: BoundedCache[Batch](memory // 8)}
         self._sizes: dict[tuple[str, str], dict[str, int]] = {}
 
     def graph(self, split: str, name: str) -> PreparedGraph:
@@ -104,7 +100,7 @@ class GraphDataset:
     def batch(self, split: str, name: str, configs: np.ndarray, edges: np.ndarray | None = None) -> Batch:
         """Return some configurations of a graph as a batch on the device.
 
-        A batch of all configurations of a valid graph is kept: every evaluation of a training reads it.
+        Of a train or valid graph, a batch of all configurations and edges is kept for the next epoch.
 
         Args:
             split: ``train``, ``valid`` or ``test``.
@@ -116,9 +112,9 @@ class GraphDataset:
         def make() -> Batch:
             return self.graph(split, name).batch(configs, self.num_levels, edges).to(self.device)
 
-        kept = split == VALID and edges is None
+        kept = split in self._batches and edges is None
         if kept and np.array_equal(configs, np.arange(self.num_configs(split, name))):
-            return self._valid.get(name, make)
+            return self._batches[split].get(name, make)
         return make()
 
 
@@ -144,8 +140,8 @@ def predict(
 
     A layout graph with more configurations than the dataset's ``configs_together``, or a large one, is
     predicted node by node (``node_blocks.py``) or, where that does not fit, in chunks
-    (``chunked_prediction.py``). The result is the same up to rounding. A tile kernel's graph is embedded
-    once anyway and never chunked. Where memory runs out, the number is halved.
+    (``chunked_prediction.py``). The result is the same up to rounding. Where memory runs out, the number is
+    halved.
 
     Args:
         network: A network; it is left in evaluation mode.

@@ -16,7 +16,7 @@ from scipy import sparse
 from torch import Tensor
 
 from fastslow.networks.hardware.devices import ran_out_of_memory
-from fastslow.networks.model.graph_batch import LevelTensors, PreparedGraph, level_tensors
+from fastslow.networks.model.graph_batch import Batch, LevelTensors, PreparedGraph, level_tensors
 from fastslow.networks.model.layers import pooled_states
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.settings.inputs import POOLS, Pooling
@@ -125,8 +125,9 @@ def _held_bytes(levels: list[Level], channels: int) -> int:
 def _embed(network: RankingNetwork, prepared: PreparedGraph, states, level: LevelTensors):
     """Return the embeddings of the states of level 0, and the embeddings of their configuration."""
     parts = (prepared.numeric, prepared.node_layout, prepared.opcode, *states)
-    moved = (part.to(level.node_ids.device) for part in parts)
-    return network.trunk.embed(*moved, node_ids=level.node_ids)
+    numeric, node_layout, opcode, *layouts = (part.to(level.node_ids.device) for part in parts)
+    nothing = {"pooling": None, "config_feat": None, "runtime": None, "configurable": None}
+    return network.trunk.embed(Batch(numeric, node_layout, opcode, *layouts, levels=[level], **nothing))
 
 
 def _complete(moments: Moments, part: Statistic) -> Statistic:
@@ -195,7 +196,7 @@ class _Pool:
 
 
 class _Sums(_Pool):
-    """Sums the nodes of each configuration, as :meth:`Readout.sum_nodes` does."""
+    """Sums the nodes of each configuration, as :class:`~fastslow.networks.model.layers.Readout` does."""
 
     def __init__(self, level: Level, num_configs: int):
         super().__init__(level, num_configs)

@@ -115,7 +115,8 @@ class SegmentTraining:
         choices = graph.prepared.choices(configs)
         batch = None if self._head_only else graph.batch(live, configs, choices, self._live)
         features = graph.prepared.config_features(configs) if batch is None else batch.config_feat
-        drawn = str(name), graph, configs, choices, features, live, kept, batch
+        runtime = torch.from_numpy(graph.prepared.graph.runtime[configs])
+        drawn = str(name), graph, configs, choices, features, runtime, live, kept, batch
         return SegmentExample(*drawn).to(self.dataset.device)
 
     def __call__(self, example: SegmentExample | Batch) -> Tensor:

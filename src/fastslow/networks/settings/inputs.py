@@ -55,27 +55,17 @@ def require_inputs(text: str, scaler: Scaler) -> None:
 
 
 def config_columns(text: str, names: Sequence[str]) -> list[int]:
-    """Return the positions of the columns of ``config_feat`` that a network reads.
-
-    Args:
-        text: One of :data:`CONFIG_INPUTS`.
-        names: Names of the columns.
-    """
+    """Return the positions in ``names`` of the features that ``text``, one of CONFIG_INPUTS, reads."""
     columns = {"all": names, "published": PUBLISHED_COLUMNS, "violation": (VIOLATION,), "none": ()}[text]
     return [names.index(name) for name in columns]
 
 
 class NodePool(NamedTuple):
-    """One way to pool the nodes of a graph.
+    """One way to pool the nodes of a graph."""
 
-    Args:
-        finish: Takes the sum over the nodes (or their maximum), ``(C, D)`` float64, and the number of nodes;
-            returns what the head reads.
-        largest: Whether nodes are pooled by their maximum, channel by channel, and not by their sum.
-    """
-
+    # returns what the head reads from the sum over the nodes (or their maximum), (C, D), and their number
     finish: Callable[[Any, Any], Any]
-    largest: bool = False
+    largest: bool = False  # whether nodes are pooled by the maximum of each channel, and not by their sum
 
 
 def _unit(pooled: Any, num_nodes: Any) -> Any:

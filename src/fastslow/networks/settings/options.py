@@ -122,6 +122,6 @@ class NetworkOptions(SegmentOptions, LoopOptions, ArchitectureOptions):
     and is embedded once; what its configurations differ in joins in the head."""
 
     def architecture(self) -> ArchitectureOptions:
-        """Return the options of the layers; those of ``tile`` have no cross-config attention."""
+        """Return the options of the layers; a ``tile`` network has no cross-config attention."""
         layers = {field.name: getattr(self, field.name) for field in fields(ArchitectureOptions)}
         return ArchitectureOptions(**layers | {"cross_config": self.cross_config and self.kind == "layout"})

@@ -13,13 +13,11 @@ from fastslow.features.folds import leave_fold_out
 from fastslow.features.graph import GraphSet, Predictions, trainable
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.devices import autocast, loss_scaler, seed_generator
-from fastslow.networks.hardware.memory import AdamW, BoundedCache, FreedMemory, prefetch
-from fastslow.networks.model.graph_batch import Batch
+from fastslow.networks.hardware.memory import AdamW, FreedMemory, prefetch
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.predict.dataset import GraphDataset, make_network
 from fastslow.networks.settings.options import NetworkOptions
 from fastslow.networks.settings.segments import same_schedule
-from fastslow.networks.states.sparse import move
 from fastslow.networks.training.validation import (
     Diverged,
     Validation,
@@ -27,8 +25,6 @@ from fastslow.networks.training.validation import (
     check_weights,
     predict_shared,
 )
-
-Example = tuple[Any, torch.Tensor]  # a batch, and the runtimes of its configurations
 
 
 class Training:
@@ -55,9 +51,8 @@ class Training:
         self.names = trainable(dataset.sources)
         self.held_out: list[str] = []
         if options.folds:
-            self.names, self.held_out = leave_fold_out(
-                dataset.sources, self.names, options.folds, options.seed
-            )
+            sources = dataset.sources
+            self.names, self.held_out = leave_fold_out(sources, self.names, options.folds, options.seed)
         self.validation = Validation(options, dataset, self.network)
         self.segments = None
         if options.segment_training != "none":
@@ -66,7 +61,6 @@ class Training:
             self.segments = SegmentTraining(options, dataset, self.network)
         self.epoch, self.first_loss, self.seconds = 0, math.nan, 0.0
         self.warnings: list[str] = []
-        self._whole = BoundedCache[Example](dataset.memory // 4)
         self._freed = FreedMemory(most=dataset.memory // 4)
 
     def run_epoch(self) -> float:
@@ -96,25 +90,22 @@ class Training:
         self.epoch += 1
         return distributed.mean_loss(losses, self.dataset.device)
 
-    def step(self, examples: Iterator[Example], seeds: list[int], size: int, rate: float) -> list:
-        """Take one step on ``size`` graphs, of which this process takes an example for each of its ``seeds``.
+    def step(self, examples: Iterator, seeds: list[int], size: int, rate: float) -> list:
+        """Take one step and return the losses of its examples on the device, without waiting for it.
 
         Args:
-            examples: Batches with their runtimes; the next ones are taken.
-            seeds: Seed of the dropout of each example.
+            examples: Of :meth:`example`; the next ones are taken.
+            seeds: Seed of the dropout of each example that this process takes.
             size: Number of graphs of the step, of all processes.
             rate: Learning rate.
-
-        Returns:
-            The losses of its examples on the device, without waiting for it.
         """
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
         losses = []
-        for seed, (batch, runtime) in zip(seeds, examples, strict=False):
+        for seed, example in zip(seeds, examples, strict=False):
             seed_generator(self.dataset.device, seed)  # the same dropout whichever process has it
-            loss = self.graph_loss(batch, runtime)
+            loss = self.graph_loss(example)
             self.scaler.scale(loss / size).backward()
             losses.append(loss.detach())
         distributed.add_gradients(self.network)
@@ -130,38 +121,27 @@ class Training:
         size = self.options.configs_per_step
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
-    def example(self, drawn: tuple[str, np.ndarray, int | None]) -> Example:
-        """Return a batch and its labels on the device; an example of all configurations and edges is kept."""
-        name, configs, seed = drawn
-        if seed is not None or len(configs) < self.dataset.num_configs(TRAIN, name):
-            return self.make_example(name, configs, seed)
-        return self._whole.get(name, lambda: self.make_example(name, configs))
-
-    def make_example(self, name: str, configs: np.ndarray, seed: int | None = None) -> Example:
-        """Return a step's input of one train graph, and its labels, on the device.
+    def example(self, drawn: tuple[str, np.ndarray, int | None]) -> Any:
+        """Return what a step reads of one train graph, on the device: a batch, or the segments.
 
         Args:
-            name: The graph.
-            configs: ``(C,)`` positions of its configurations.
-            seed: Draws the dropped edges, or the segments; None where nothing is drawn.
-
-        Returns:
-            The batch (or the segments) and the ``(C,)`` runtimes.
+            drawn: The graph, positions ``(C,)`` of its configurations, and the seed that draws the dropped
+                edges or the segment; None where nothing is drawn.
         """
-        graph = self.dataset.graph(TRAIN, name)
-        kept = None
-        runtime = move(torch.from_numpy(graph.graph.runtime[configs]), self.dataset.device)
+        name, configs, seed = drawn
         if self.segments:
-            return self.segments.example(name, configs, seed), runtime
+            return self.segments.example(name, configs, seed)
+        kept = None
         if seed is not None:  # the same edges for all configurations
-            kept = np.random.default_rng(seed).random(len(graph.edge_index)) >= self.options.edge_dropout
-        return self.dataset.batch(TRAIN, name, configs, kept), runtime
+            edges = self.dataset.graph(TRAIN, name).edge_index
+            kept = np.random.default_rng(seed).random(len(edges)) >= self.options.edge_dropout
+        return self.dataset.batch(TRAIN, name, configs, kept)
 
-    def graph_loss(self, batch: Batch, runtime: torch.Tensor) -> torch.Tensor:
-        """Return the loss ``()`` of some configurations of a graph, whose runtimes are ``(C,)``."""
+    def graph_loss(self, example: Any) -> torch.Tensor:
+        """Return the loss ``()`` of some configurations of a graph."""
         with autocast(self.dataset.device):
-            prediction = (self.segments or self.network)(batch)
-        return self.loss(prediction, runtime)
+            prediction = (self.segments or self.network)(example)
+        return self.loss(prediction, example.runtime)
 
     def run(
         self,
@@ -176,8 +156,7 @@ class Training:
         Args:
             seconds: Time of the whole training after which no further epoch begins.
             on_epoch: Called with the mean loss of every epoch.
-            on_metrics: Called after every evaluation with its row of the history, see
-                :class:`~fastslow.networks.training.validation.Validation`.
+            on_metrics: Called after every evaluation with its row of the history, see :class:`Validation`.
 
         Raises:
             Diverged: It did so before the first evaluation.
@@ -209,11 +188,7 @@ class Training:
                 on_metrics(validation.history[-1])
 
     def _why_stopped(self, error: Diverged, loss: float) -> str:
-        """Return a warning: why the training ended, the remedy, and which weights are kept.
-
-        Raises:
-            Diverged: No weights were evaluated before.
-        """
+        """Return why the training ended, the remedy, and which weights are kept; raise if there are none."""
         rate, norm = self.options.learning_rate, self.options.max_grad_norm
         said = (
             f"diverged in epoch {self.epoch} (loss {loss:.4g}): {error}; lower learning_rate (now {rate:g})"
@@ -266,12 +241,9 @@ def train(
 
 
 def learning_rate(options: NetworkOptions, step: int, steps: int) -> float:
-    """Return a step's learning rate: linear warm-up, then cosine to 0 (arXiv 1608.03983) or constant.
+    """Return the learning rate of a step, from 0, of a schedule of so many steps.
 
-    Args:
-        options: Peak, ``warmup`` and ``schedule``.
-        step: Number of the step, from 0.
-        steps: Number of steps of the schedule.
+    It is a linear warm-up, then a cosine to 0 (arXiv 1608.03983), or constant.
     """
     warm = options.warmup * steps
     if step < warm:

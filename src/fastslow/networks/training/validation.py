@@ -62,11 +62,7 @@ class Validation:
         }
 
     def predict(self, slug: str, only: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
-        """Predict a collection's valid graphs, see :func:`predict_shared`.
-
-        Raises:
-            Diverged: A prediction is not finite.
-        """
+        """Predict a collection's valid graphs; :class:`Diverged` is raised if a prediction is not finite."""
         predictions = predict_shared(self.network, self.dataset, slug, VALID, only)
         for name, prediction in predictions.items():
             if not np.isfinite(prediction).all():
@@ -97,9 +93,8 @@ class Validation:
         for slug, score in scores.items():
             if score > self.best[slug]["score"]:
                 self.best[slug] = {"score": score, "epoch": epoch, "weights": weights}
-        self.recent = (
-            [*self.recent, weights][-self.options.average_last :] if self.options.average_last else []
-        )
+        last = self.options.average_last
+        self.recent = [*self.recent, weights][-last:] if last else []
 
     def is_stale(self, epoch: int) -> bool:
         """Return whether ``patience`` evaluations passed without a better score of any collection."""
@@ -141,8 +136,7 @@ class Validation:
 
 
 EXPLODED = 10.0
-"""Multiple of the first epoch's mean loss that counts as exploded; none of 25 recorded trainings exceeds
-it."""
+"""Multiple of the first epoch's mean loss that none of 25 recorded trainings exceeds."""
 
 
 class Diverged(FastslowError):
@@ -150,16 +144,10 @@ class Diverged(FastslowError):
 
 
 def check_loss(loss: float, first: float) -> None:
-    """Look at the mean loss of an epoch; one that is not finite is left to :func:`check_weights`.
+    """Raise :class:`Diverged` if the mean loss of an epoch is more than :data:`EXPLODED` times the first one.
 
-    The first epoch is mostly warm-up of a network that knows nothing, so no healthy epoch is much worse.
-
-    Args:
-        loss: The loss.
-        first: The loss of the first epoch that had a finite one.
-
-    Raises:
-        Diverged: It is more than :data:`EXPLODED` times the first one.
+    The first epoch is mostly warm-up of a network that knows nothing, so no healthy epoch is much worse. A
+    loss that is not finite is left to :func:`check_weights`.
     """
     if math.isfinite(loss) and 0 < EXPLODED * first < loss:
         raise Diverged(f"the loss is more than {EXPLODED:g} times the first epoch's, {first:.4g}")
