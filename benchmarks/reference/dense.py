@@ -14,7 +14,7 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from fastslow.networks.model.graph_batch import Batch, PreparedGraph
-from fastslow.networks.model.layers import CrossConfigAttention, NodeSum, WeightedInstanceNorm
+from fastslow.networks.model.layers import CrossConfigAttention, Readout, WeightedInstanceNorm
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.states.set_statistics import Complete, Moments, as_is
 from fastslow.networks.states.sparse import SparseOperator, move
@@ -42,10 +42,10 @@ class DenseCrossConfigAttention(CrossConfigAttention):
         return (pairs * weight * level.num_configs).flatten(0, 1)
 
 
-class DenseNodeSum(NodeSum):
+class DenseReadout(Readout):
     """Sum over nodes."""
 
-    def forward(self, x: Tensor, pooling: SparseOperator, level: "DenseLevel") -> Tensor:
+    def sum_nodes(self, x: Tensor, pooling: SparseOperator, level: "DenseLevel") -> Tensor:
         """Map ``(N * C, D)`` to ``(C, D)``; the operator is not needed."""
         return x.unflatten(0, (-1, level.num_configs)).sum(0, dtype=torch.float64)
 
@@ -53,7 +53,7 @@ class DenseNodeSum(NodeSum):
 _DENSE_LAYERS = {
     WeightedInstanceNorm: DenseNorm,
     CrossConfigAttention: DenseCrossConfigAttention,
-    NodeSum: DenseNodeSum,
+    Readout: DenseReadout,
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fastslow.networks.model.network import RankingNetwork
-from fastslow.networks.settings.options import Architecture
+from fastslow.networks.settings.options import ArchitectureOptions
 from fastslow.networks.training.train import Training
 from fastslow.networks.training.validation import Validation
 from fastslow.runs.predictions import read_predictions
@@ -20,7 +20,13 @@ from helpers.random_graphs import NUM_LAYOUTS, make_graph
 def make_network(num_layers=2, cross_config=True, dropout=0.3, hidden_channels=8, seed=0, **architecture):
     """A network in evaluation mode with every parameter at random, so that none hides behind a 0 or 1."""
     torch.manual_seed(seed)
-    layers = Architecture(hidden_channels, num_layers, cross_config, dropout, **architecture)
+    layers = ArchitectureOptions(
+        hidden_channels=hidden_channels,
+        num_layers=num_layers,
+        cross_config=cross_config,
+        dropout=dropout,
+        **architecture,
+    )
     network = RankingNetwork(4, 3, layers).eval()
     with torch.no_grad():
         for parameter in network.parameters():

@@ -6,6 +6,7 @@ import torch
 
 from fastslow.core.errors import SettingsError
 from fastslow.networks.hardware import devices
+from fastslow.networks.hardware import gpus as gpus_of_torch
 from fastslow.networks.hardware.devices import autocast, pick_device, pick_precision
 from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.model.losses import pairwise_hinge
@@ -26,7 +27,7 @@ def gpus(monkeypatch):
     def pretend(*capabilities):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(capabilities))
         monkeypatch.setattr(torch.cuda, "device_count", lambda: len(capabilities))
-        monkeypatch.setattr(devices, "why_unusable", lambda index=None: "")
+        monkeypatch.setattr(gpus_of_torch, "why_unusable", lambda index=None: "")
         monkeypatch.setattr(
             torch.cuda, "get_device_capability", lambda device: capabilities[device.index or 0]
         )
@@ -78,9 +79,9 @@ def test_the_precision_is_that_of_the_gpu(gpus, name, found, precision):
 @pytest.fixture
 def p100(gpus, monkeypatch):
     """A GPU that torch finds, and on which every operation fails."""
-    real = devices.why_unusable
+    real = gpus_of_torch.why_unusable
     gpus(P100)
-    monkeypatch.setattr(devices, "why_unusable", real)
+    monkeypatch.setattr(gpus_of_torch, "why_unusable", real)
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_90"])
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla P100-PCIE-16GB")
 
@@ -88,10 +89,10 @@ def p100(gpus, monkeypatch):
         raise RuntimeError(NO_IMAGE)
 
     monkeypatch.setattr(torch, "ones", fail)
-    for cached in (devices.why_unusable, devices._warn_of_unusable):
+    for cached in (gpus_of_torch.why_unusable, gpus_of_torch.warn_of_unusable):
         cached.cache_clear()
     yield
-    for cached in (real, devices._warn_of_unusable):
+    for cached in (real, gpus_of_torch.warn_of_unusable):
         cached.cache_clear()
 
 
@@ -111,15 +112,15 @@ def test_a_gpu_that_torch_cannot_use_is_left_alone_and_said_so_once(p100, capsys
 
 def test_a_notebook_on_kaggle_refuses_a_p100_and_names_the_accelerator_to_choose(p100):
     with pytest.raises(SettingsError, match="^accelerator: torch .*P100.*choose the accelerator GPU T4 x2"):
-        devices.usable_gpus()
+        gpus_of_torch.usable_gpus()
 
 
 def test_the_usable_gpus_are_named(gpus, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: f"Tesla T4 of slot {index}")
     gpus(T4, T4)
-    assert devices.usable_gpus() == ["Tesla T4 of slot 0", "Tesla T4 of slot 1"]
+    assert gpus_of_torch.usable_gpus() == ["Tesla T4 of slot 0", "Tesla T4 of slot 1"]
     gpus()
-    assert devices.usable_gpus() == []
+    assert gpus_of_torch.usable_gpus() == []
 
 
 def test_a_plan_gives_no_step_to_a_gpu_that_torch_cannot_use(p100, monkeypatch):

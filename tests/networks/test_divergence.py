@@ -8,9 +8,9 @@ import torch
 
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import FastslowError
-from fastslow.networks.training import train as train_module
+from fastslow.networks.training import validation as validation_module
 from fastslow.networks.training.train import Training
-from fastslow.networks.training.validation import Diverged, check_loss, check_outputs
+from fastslow.networks.training.validation import Diverged, check_loss
 from fastslow.runs.predictions import check_predictions, read_predictions
 from fastslow.steps.network import read_graphs, run_training, train_gnn
 from helpers.cases import cases
@@ -26,8 +26,8 @@ def poison(monkeypatch, epoch, value=torch.nan):
     """Let the loss become a number that is not finite in one epoch."""
     loss = Training.graph_loss
 
-    def poisoned(self, batch, runtime):
-        return loss(self, batch, runtime) * (value if self.epoch == epoch - 1 else 1.0)
+    def poisoned(self, example):
+        return loss(self, example) * (value if self.epoch == epoch - 1 else 1.0)
 
     monkeypatch.setattr(Training, "graph_loss", poisoned)
 
@@ -85,17 +85,19 @@ def test_without_an_evaluation_before_there_is_nothing_to_keep(settings, tmp_pat
 def test_predictions_that_overflow_with_finite_weights(settings, monkeypatch):
     """The evaluation of epoch 4 overflows: the weights of epoch 2 count, averaged or not."""
     training = Training(settings, read_graphs(settings))
-    validation, right = training.validation, train_module.Validation.score
+    validation, right = training.validation, validation_module.predict_shared
 
-    def overflow(self, slug):
+    def overflow(*arguments):
+        predictions = right(*arguments)
         if training.epoch == 4:
-            check_outputs({"valid graph v": np.array([1.0, np.inf])})
-        return right(self, slug)
+            next(iter(predictions.values()))[0] = np.inf
+        return predictions
 
-    monkeypatch.setattr(train_module.Validation, "score", overflow)
-    training.run()
+    with monkeypatch.context() as patch:
+        patch.setattr(validation_module, "predict_shared", overflow)
+        training.run()
     assert training.epoch == 4 and [row["epoch"] for row in validation.history] == [2]
-    assert "predictions of valid graph v are not finite" in training.warnings[0]
+    assert re.search("predictions of .* are not finite", training.warnings[0])
     assert validation.choose_weights("layout-xla-random")[0]["weights"].endswith(("epoch 2", "1 evaluations"))
 
 

@@ -23,7 +23,7 @@ graphs = st.builds(make_graph, structures(min_nodes=2), st.integers(0, 99))
 
 def predict(network, graph, configs, edges):
     """(C,) predictions of the product code."""
-    prepared = PreparedGraph(graph, *make_scalers(graph), whole_graph=network.architecture.whole_graph)
+    prepared = PreparedGraph(graph, *make_scalers(graph), whole_graph=network.architecture.input_attention)
     return network(prepared.batch(configs, network.num_layers, edges))
 
 

@@ -41,7 +41,7 @@ graphs = st.builds(make_graph, structures(min_nodes=2), st.integers(0, 99))
 def prepare(network, graph):
     layers = network.architecture
     return PreparedGraph(
-        graph, *make_scalers(graph), whole_graph=layers.whole_graph, joins_nodes=layers.joins_nodes
+        graph, *make_scalers(graph), whole_graph=layers.input_attention, joins_nodes=layers.joins_nodes
     )
 
 

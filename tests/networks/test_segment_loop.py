@@ -69,10 +69,10 @@ def test_a_segmented_training_learns_as_the_whole_graph_does(settings):
     settings = settings.replace(dropout=0.0, segment_nodes=1000, configs_per_step=1000)
     one = make_training(settings)
     other = make_training(settings.replace(segment_training="none"))
-    examples = [one.make_example(name, range_of(one, name), 0) for name in one.names]
-    others = [other.make_example(name, range_of(other, name)) for name in other.names]
+    examples = [one.example((name, range_of(one, name), 0)) for name in one.names]
+    others = [other.example((name, range_of(other, name), None)) for name in other.names]
     for mine, theirs in zip(examples, others, strict=True):
-        torch.testing.assert_close(one.graph_loss(*mine), other.graph_loss(*theirs), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(one.graph_loss(mine), other.graph_loss(theirs), rtol=1e-4, atol=1e-5)
 
 
 def range_of(training, name):
@@ -103,12 +103,12 @@ def test_the_head_learns_from_whole_graphs(settings, monkeypatch):
     training.segments.begin(3)
     name = training.names[0]
     every = range_of(training, name)
-    example, _ = training.make_example(name, every[::2].copy(), 0)
+    example = training.example((name, every[::2].copy(), 0))
     assert example.batch is None
     network = training.network
     whole = training.dataset.batch("train", name, every)
     x = network.trunk(whole)
-    pooled = network.head.readout(x, whole.pooling, whole.levels[-1], whole.configurable)
+    pooled = network.head.readout(x, whole)
     found = training.segments._whole_sums(example)
     torch.testing.assert_close(found, pooled[::2].detach(), rtol=1e-4, atol=1e-4)
     monkeypatch.setattr(training.segments, "_whole", None)
@@ -116,5 +116,5 @@ def test_the_head_learns_from_whole_graphs(settings, monkeypatch):
     few = settings.replace(configs_together=2)
     again = make_training(few)
     again.segments.begin(3)
-    example, _ = again.make_example(name, every, 0)
+    example = again.example((name, every, 0))
     torch.testing.assert_close(again.segments._whole_sums(example), pooled.detach(), rtol=1e-4, atol=1e-4)

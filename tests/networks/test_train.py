@@ -13,6 +13,7 @@ from fastslow.competition.metrics import ranking_tau
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import PROJECT
+from fastslow.networks.model.graph_batch import PreparedGraph
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.predict.dataset import GraphDataset, make_network, predict
 from fastslow.networks.training.train import Training, learning_rate
@@ -365,13 +366,13 @@ def test_a_kernel_is_embedded_once_for_all_its_configurations(kernels, tmp_path,
     assert min(map(len, scores.values())) > 2
 
 
-def test_the_batch_of_all_configurations_of_a_valid_graph_is_made_once(settings):
+def test_the_batch_of_all_configurations_of_a_train_or_valid_graph_is_made_once(settings):
     dataset = GraphDataset(settings, settings.sources())
     every = {split: f"{LAYOUT.slug}/{dataset.sources[LAYOUT.slug].names(split)[0]}" for split in SPLITS}
     for split, name in every.items():
         configs = np.arange(dataset.num_configs(split, name))
         batches = [dataset.batch(split, name, configs) for _ in range(2)]
-        assert (batches[0] is batches[1]) == (split == "valid")
+        assert (batches[0] is batches[1]) == (split != "test")
     some = dataset.batch("valid", every["valid"], np.arange(3)[::-1])
     assert some.config_feat.shape[0] == 3, "other configurations have a batch of their own"
 
@@ -384,7 +385,7 @@ def test_prediction_uses_no_dropout_and_training_does(settings):
     training.run_epoch()
     assert training.network.training
     example = training.example((training.names[0], np.arange(24), None))
-    assert training.graph_loss(*example) != training.graph_loss(*example)
+    assert training.graph_loss(example) != training.graph_loss(example)
 
 
 @pytest.mark.parametrize("configs_per_step, drawn, batches", [(16, 16, 4), (100, 24, 2)], ids=["part", "all"])
@@ -394,13 +395,11 @@ def test_a_step_draws_other_configurations_or_takes_all(
     """Four steps on two graphs; a batch of all configurations is made once."""
     training = make_training(settings.replace(configs_per_step=configs_per_step))
     made, losses = [], []
-    batch, loss = training.dataset.batch, training.graph_loss
+    batch, loss = PreparedGraph.batch, training.graph_loss
     monkeypatch.setattr(
-        training.dataset,
-        "batch",
-        lambda _, name, drawn, edges: made.append(drawn) or batch(_, name, drawn, edges),
+        PreparedGraph, "batch", lambda own, drawn, *others: made.append(drawn) or batch(own, drawn, *others)
     )
-    monkeypatch.setattr(training, "graph_loss", lambda *own: losses.append(len(own[1])) or loss(*own))
+    monkeypatch.setattr(training, "graph_loss", lambda own: losses.append(len(own.runtime)) or loss(own))
     training.run_epoch()
     training.run_epoch()
     assert losses == [drawn] * 4
@@ -433,7 +432,7 @@ def test_the_gradient_of_a_step_is_the_mean_over_its_graphs(settings, monkeypatc
     training = make_training(settings)
     parameters = list(training.network.parameters())
     examples = [training.example((name, np.arange(24), None)) for name in training.names]
-    losses = [Loss(text)(training.network(batch), runtime) for batch, runtime in examples]
+    losses = [Loss(text)(training.network(batch), batch.runtime) for batch in examples]
     wanted = torch.autograd.grad(sum(losses) / 2, parameters, allow_unused=True)
     taken = []
     monkeypatch.setattr(training.optimizer, "step", lambda: taken.extend(p.grad.clone() for p in parameters))

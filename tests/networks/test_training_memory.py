@@ -24,10 +24,11 @@ from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.steps.network import read_graphs
 
 MB = 1 << 20
-memory._LEAST_SLACK = memory._MOST_SLACK = int(sys.argv[2]) * MB
 torch.set_num_threads(1)
 settings = json.loads(sys.argv[1])
 training = Training(TrainSettings(**settings), read_graphs(TrainSettings(**settings)))
+slack = int(sys.argv[2]) * MB
+training._freed = memory.FreedMemory(slack, slack)
 sizes, held, kept = set(), [], []
 step, steps, leaking = training.step, int(sys.argv[3]), int(sys.argv[4])
 
@@ -37,13 +38,13 @@ def watched(*arguments):
     kept.append(bytearray(4 * MB if len(held) > steps else 0))
     return losses
 
-make = training.make_example
-def noted(*arguments):
-    batch, runtime = make(*arguments)
-    sizes.add((len(runtime), len(batch.levels[-1].node_ids)))
-    return batch, runtime
+make = training.example
+def noted(drawn):
+    batch = make(drawn)
+    sizes.add((len(batch.runtime), len(batch.levels[-1].node_ids)))
+    return batch
 
-training.step, training.make_example = watched, noted
+training.step, training.example = watched, noted
 while len(held) < steps + leaking:
     training.run_epoch()
 

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from fastslow.competition.catalog import TRAIN
 from fastslow.core.artifacts import Artifact, finished_file, read_manifest
 from fastslow.core.errors import FastslowError, SettingsError
 from fastslow.core.figures import save_figure
@@ -17,12 +19,14 @@ from fastslow.core.memory import step_memory
 from fastslow.core.progress import name_score, progress
 from fastslow.core.settings import resolve
 from fastslow.evaluation.training_files import METRICS
-from fastslow.features.graph import GraphSet
+from fastslow.features.folds import HELD_OUT_CONFIGS
+from fastslow.features.graph import GraphSet, draw_configs
 from fastslow.features.scaling import Scaler, write_scalers
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.devices import pick_device, ran_out_of_memory
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.train import Training
+from fastslow.networks.training.validation import predict_shared
 from fastslow.runs.features_folder import SCALERS, Features
 from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, write_held_out, write_predictions
 from fastslow.runs.tensors import load_weights, read_checkpoint, write_tensors
@@ -35,6 +39,7 @@ CHECKPOINT = "checkpoint.pt"
 PLOT = "training.png"
 OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
 _FACTS = ("epoch", "first_loss", "seconds")
+_VALIDATED = ("history", "best", "recent")
 
 
 class OutOfMemory(FastslowError):
@@ -192,7 +197,7 @@ def write_runs(artifact: Artifact, training: Training) -> None:
         assert isinstance(source, Features)
         references[slug] = source.references
         valid[slug], predictions = training.predict(slug)
-        held_out = training.predict_held_out(slug) if training.held_out else {}
+        held_out = predict_held_out(training, slug) if training.held_out else {}
         if writes:
             folder = run_artifact.folder
             write_tensors(folder / WEIGHTS, training.network.state_dict())
@@ -214,6 +219,21 @@ def write_runs(artifact: Artifact, training: Training) -> None:
         facts = {"valid": pool_scores(valid), "epochs": training.epoch, "warnings": warnings}
         artifact.finish((METRICS, PLOT), **facts)
         (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def predict_held_out(training: Training, slug: str) -> dict[str, np.ndarray]:
+    """Predict the train graphs of a collection that ``folds`` left out, with the weights that are loaded.
+
+    Returns:
+        By graph, ``(n,)`` of its distinct configurations that :func:`draw_configs` draws.
+    """
+    only = {}
+    for name in training.held_out:
+        prefix, _, stem = name.partition("/")
+        if prefix == slug:
+            graph = training.dataset.sources[slug].graph(TRAIN, stem)
+            only[stem] = graph.config_ids[draw_configs(graph.num_configs, HELD_OUT_CONFIGS, 0, stem)]
+    return predict_shared(training.network, training.dataset, slug, TRAIN, only)
 
 
 def pool_scores(valid: dict[str, dict]) -> dict:
@@ -243,9 +263,10 @@ def save_checkpoint(training: Training, folder: Path, mark: str) -> None:
         return
     with atomic_path(folder / METRICS) as temporary:
         temporary.write_text("".join(json.dumps(row) + "\n" for row in training.validation.history))
-    parts = {name: getattr(training, name).state_dict() for name in training.stored}
     facts = {name: getattr(training, name) for name in _FACTS}
-    state = {"mark": mark, **facts, **parts}
+    parts = {name: part.state_dict() for name, part in _parts(training).items()}
+    validation = {name: getattr(training.validation, name) for name in _VALIDATED}
+    state = {"mark": mark, **facts, **parts, "validation": validation}
     write_tensors(folder / CHECKPOINT, state, sealed=True)
 
 
@@ -262,6 +283,14 @@ def load_checkpoint(training: Training, folder: Path, mark: str) -> bool:
         return False
     for name in _FACTS:
         setattr(training, name, state[name])
-    for name in training.stored:
-        getattr(training, name).load_state_dict(state[name])
+    for name, part in _parts(training).items():
+        part.load_state_dict(state[name])
+    for name in _VALIDATED:
+        setattr(training.validation, name, state["validation"][name])
     return True
+
+
+def _parts(training: Training) -> dict[str, Any]:
+    """Return what has a state of its own in a checkpoint, by name."""
+    parts = {"network": training.network, "optimizer": training.optimizer, "scaler": training.scaler}
+    return parts | ({"segments": training.segments} if training.segments else {})

@@ -98,7 +98,7 @@ def _gpus() -> tuple[str, ...]:
         return tuple(names)
     import torch  # takes seconds, and is needed on a machine with GPUs alone
 
-    from fastslow.networks.hardware.devices import why_unusable
+    from fastslow.networks.hardware.gpus import why_unusable
 
     if chosen is None:
         names = [str(index) for index in range(torch.cuda.device_count())]
@@ -131,7 +131,7 @@ def step_need(step: Step, has_gpu: bool | None = None) -> Need:
 def _network_bytes(settings: TrainSettings) -> int:
     nodes = max(Features(resolve(folder)).index["nodes"].max() for folder in settings.features)
     layers = settings.architecture()
-    dense = layers.whole_graph or layers.joins_nodes
+    dense = layers.input_attention or layers.joins_nodes
     configs = math.ceil(settings.configs_per_step / (1 if dense else _CONFIGS_PER_STATE))
     states = configs if settings.kind == "layout" or layers.joins_nodes else 1
     step = int(nodes) * states * settings.hidden_channels * 4 * _STATE_TENSORS

@@ -2,15 +2,13 @@
 
 import sys
 from collections.abc import Callable
-from functools import cache
 from typing import TypeVar
 
 import torch
 
-from fastslow.core.errors import SettingsError
+from fastslow.networks.hardware import gpus
 
 BFLOAT16_CAPABILITY = 8, 0  # Ampere; Kaggle's T4 (7.5) has float16 alone
-_OTHER_GPU = "on Kaggle choose the accelerator GPU T4 x2, whose GPUs torch can use"
 
 
 def pick_device(name: str) -> torch.device:
@@ -21,77 +19,15 @@ def pick_device(name: str) -> torch.device:
             or ``cuda:N``.
 
     Raises:
-        SettingsError: The GPU is not there, and the message lists the devices that torch finds; or torch
-            cannot compute on it.
+        SettingsError: The GPU is not there, or torch cannot compute on it.
     """
-    available = torch.cuda.is_available()
-    count = torch.cuda.device_count()
     if name == "auto":
-        if not available or _warn_of_unusable():
-            return torch.device("cpu")
-        name = "cuda"
-    kind, _, index = name.partition(":")
-    if kind == "cuda" and not (available and int(index or 0) < count):
-        reported = f"torch.cuda.is_available() is {available}, torch.cuda.device_count() is {count}"
-        usable = f"one of cuda:0 to cuda:{count - 1}" if available else "a CUDA build of torch and a driver"
-        raise SettingsError(
-            "device",
-            f"{name!r} is not there ({reported}, torch {torch.__version__}); "
-            f"use 'auto' or 'cpu', or {usable}",
-        )
-    if kind == "cuda" and (reason := why_unusable(int(index) if index else None)):
-        raise SettingsError(
-            "device", f"{name!r} cannot be used: {reason}; use 'auto' or 'cpu', or {_OTHER_GPU}"
-        )
-    return torch.device(kind, int(index)) if index else torch.device(kind)
-
-
-@cache
-def why_unusable(index: int | None = None) -> str:
-    """Return why torch cannot compute on a GPU; empty where it can.
-
-    A GPU is there for torch even where this build has no code for it (a P100 with builds from 2025 on): then
-    every operation fails, so one is run.
-
-    Args:
-        index: Number of the GPU; None for torch's current one.
-    """
-    device = torch.device("cuda", index) if index is not None else torch.device("cuda")
-    try:
-        torch.ones(2, device=device).sum().item()
-    except torch.cuda.OutOfMemoryError:
-        return ""  # it is used by others
-    except RuntimeError as error:
-        said = str(error).partition("\n")[0]
-        major, minor = torch.cuda.get_device_capability(device)
-        built = " ".join(torch.cuda.get_arch_list())
-        return (
-            f"torch {torch.__version__}, built for {built}, cannot compute on the GPU "
-            f"{torch.cuda.get_device_name(device)} of compute capability {major}.{minor} ({said})"
-        )
-    return ""
-
-
-@cache
-def _warn_of_unusable() -> bool:
-    """Return whether torch's current GPU cannot be used, and say so once."""
-    reason = why_unusable()
-    if reason:
-        print(f"device: {reason}; the CPU computes. To use a GPU, {_OTHER_GPU}", file=sys.stderr, flush=True)
-    return bool(reason)
-
-
-def usable_gpus() -> list[str]:
-    """Return the names of this machine's GPUs; empty where there is none.
-
-    Raises:
-        SettingsError: torch cannot compute on one of them, such as Kaggle's P100.
-    """
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    for index in range(count):
-        if reason := why_unusable(index):
-            raise SettingsError("accelerator", f"{reason}; {_OTHER_GPU}")
-    return [torch.cuda.get_device_name(index) for index in range(count)]
+        usable = torch.cuda.is_available() and not gpus.warn_of_unusable()
+        name = "cuda" if usable else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda":
+        gpus.require_gpu(name)
+    return device
 
 
 def pick_precision(device: torch.device) -> torch.dtype:
@@ -102,9 +38,8 @@ def pick_precision(device: torch.device) -> torch.dtype:
     """
     if device.type != "cuda":
         return torch.float32
-    return (
-        torch.bfloat16 if torch.cuda.get_device_capability(device) >= BFLOAT16_CAPABILITY else torch.float16
-    )
+    has_bfloat16 = torch.cuda.get_device_capability(device) >= BFLOAT16_CAPABILITY
+    return torch.bfloat16 if has_bfloat16 else torch.float16
 
 
 def seed_generator(device: torch.device, seed: int) -> None:
@@ -138,21 +73,13 @@ def ran_out_of_memory(error: BaseException) -> bool:
 
 
 class Shrinking:
-    """Runs work on so many configurations together as memory holds; the number stays for what follows.
-
-    Args:
-        size: Number of configurations to start with; it is halved whenever memory runs out.
-    """
+    """Runs work on so many configurations together as memory holds; the number stays for what follows."""
 
     def __init__(self, size: int):
         self.size = size
-        self._said = False
 
     def run(self, work: Callable[[int], Result]) -> Result:
-        """Return ``work(size)``; where memory runs out, halve the size and call it again.
-
-        Args:
-            work: Takes the size, 2 or more.
+        """Return ``work(size)``; where memory runs out, halve the size, to 2 at least, and call it again.
 
         Raises:
             Exception: An error of ``work`` with another reason, or memory runs out at size 2.
@@ -163,12 +90,7 @@ class Shrinking:
             except (MemoryError, RuntimeError) as error:
                 if not ran_out_of_memory(error) or self.size <= 2:
                     raise
-            self._shrink()  # here what the failed attempt held is freed
-
-    def _shrink(self) -> None:
-        self.size = max(2, self.size // 2)
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        if not self._said:
-            print(f"memory ran out: continuing with configs_together {self.size}, or fewer", file=sys.stderr)
-            self._said = True
+            self.size = max(2, self.size // 2)  # here what the failed attempt held is freed
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            print(f"memory ran out: continuing with configs_together {self.size}", file=sys.stderr)

@@ -1,11 +1,8 @@
 """One network trained by several processes: torchrun's processes, each with a share of every step's graphs.
 
 All processes hold the same weights. A step's gradients are summed over them before they are clipped, so the
-result equals the result of one process up to the order of the sum. Graphs to predict are shared as well. The
-first process writes. Without torchrun there is one process, and everything here does nothing.
-
-Gradients are summed once, at the end of a step, rather than by ``DistributedDataParallel``: a step may have
-fewer graphs than there are processes, and a network of this size has little to overlap.
+result equals the result of one process up to the order of the sum. ``DistributedDataParallel`` would need a
+graph for each process at every step. Without torchrun there is one process, and nothing here does anything.
 """
 
 from collections.abc import Callable, Sequence

@@ -14,9 +14,6 @@ import numpy as np
 import torch
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
-_LEAST_SLACK = 1 << 29  # half of it cost a fifth of the time of a step
-_SETTLING = 10  # first steps, which show what steps take
-_OFTEN = 2  # steps from one return to the next that are too few
 
 
 def resident_bytes() -> int:
@@ -47,16 +44,13 @@ class FreedMemory:
     return. Elsewhere (macOS, musl) nothing is done.
 
     Args:
-        slack: Bytes above what was held after the last return; by default 512 MB or, where steps take more,
-            1.25 times what one of the first ten steps took, at most ``most``. It rises by a quarter where two
-            steps in a row exceed it, as larger graphs do.
-        most: Maximum of a slack that is learned, in bytes.
+        slack: Bytes above what was held after the last return; half of the default cost a fifth of the time
+            of a step. It rises by a quarter where two steps in a row exceed it, as steps of large graphs do.
+        most: Maximum of the slack, in bytes.
     """
 
-    def __init__(self, slack: int | None = None, most: int = 1 << 30):
-        self._slack = slack or min(_LEAST_SLACK, most)
-        self._learns = slack is None
-        self._most = most
+    def __init__(self, slack: int = 1 << 29, most: int = 1 << 30):
+        self._slack, self._most = min(slack, most), most
         libc = ctypes.CDLL(None)
         self._trim = getattr(libc, "malloc_trim", None)
         if self._trim:
@@ -64,50 +58,31 @@ class FreedMemory:
             libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
             libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
         self._base = resident_bytes()
-        self._steps = 0
-        self._returned = -_OFTEN
+        self._exceeded = False
 
     def after_step(self) -> None:
         """Return freed blocks if more is held than the bound; call it where little is in use."""
         if not self._trim:
             return
-        held = resident_bytes() - self._base
-        self._steps += 1
-        often = held > self._slack and self._steps - self._returned < _OFTEN
-        if self._learns and (often or self._steps <= _SETTLING):
-            taken = self._slack if often else held
-            self._slack = max(self._slack, min(taken + taken // 4, self._most))
-        if held > self._slack:
-            self.release()
-
-    def release(self) -> None:
-        """Return freed blocks now."""
-        if self._trim:
+        again = self._exceeded
+        self._exceeded = resident_bytes() - self._base > self._slack
+        if self._exceeded:
+            if again:
+                self._slack = min(self._slack + self._slack // 4, self._most)
             self._trim(0)
             self._base = resident_bytes()
-            self._returned = self._steps
 
 
 _Value = TypeVar("_Value")
 
 
 class BoundedCache(Generic[_Value]):
-    """Keeps what was used last, up to a number of bytes in total; threads may share it.
+    """Keeps what was used last, up to ``max_bytes`` in total; threads may share it."""
 
-    Args:
-        max_bytes: Bound on the sum of the sizes; a value that is larger alone is not kept.
-        size_of: Bytes that a value holds.
-    """
-
-    def __init__(self, max_bytes: int, size_of: Callable[[_Value], int]):
-        self.max_bytes, self._size_of = max_bytes, size_of
+    def __init__(self, max_bytes: int):
+        self.max_bytes, self.held_bytes = max_bytes, 0
         self._values: OrderedDict[Hashable, tuple[_Value, int]] = OrderedDict()
-        self._lock = threading.RLock()
-        self.held_bytes = 0
-
-    def __len__(self) -> int:
-        """Return the number of values that are kept."""
-        return len(self._values)
+        self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], _Value]) -> _Value:
         """Return the value of a key, made where it is not kept."""
@@ -116,7 +91,7 @@ class BoundedCache(Generic[_Value]):
                 self._values.move_to_end(key)
                 return self._values[key][0]
         value = make()
-        size = self._size_of(value)
+        size = held_bytes(value)
         with self._lock:
             if key not in self._values and size <= self.max_bytes:
                 self._values[key] = value, size
@@ -133,10 +108,7 @@ Item = TypeVar("Item")
 def prefetch(items: Iterable[Item]) -> Iterator[Item]:
     """Yield items in order, each drawn in a thread while the caller has the one before.
 
-    A process would have its own copy of what the items are made of.
-
-    Args:
-        items: Drawn one at a time; an exception is raised at its item's turn.
+    An exception is raised at its item's turn. A process would have its own copy of what items are made of.
     """
     items = iter(items)
     end = object()

@@ -6,15 +6,42 @@ operators of ``LevelTensors`` are scaled by the degrees of the nodes: no form ne
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fastslow.networks.model.graph_batch import LevelTensors
-from fastslow.networks.model.layers import SageConv, neighbour_sums
+from fastslow.networks.model.layers import SageConv
 from fastslow.networks.states.sparse import take_rows
+
+
+def neighbour_sums(operands: Tensor, users: Tensor, level: LevelTensors) -> tuple[Tensor, Tensor]:
+    """Sum over the neighbours of each state, in each direction of the edges.
+
+    Args:
+        operands: ``(S_below, D)`` what a state receives from its operands.
+        users: ``(S_below, D)`` what it receives from its users.
+        level: The level of the states.
+
+    Returns:
+        ``(S, D)`` sums over the operands, and over the users.
+    """
+    degree = level.degrees[level.node_ids]
+    return degree[:, :1] * (level.operands @ operands), degree[:, 1:] * (level.users @ users)
+
+
+class SageSumConv(SageConv):
+    r"""Apply GraphSAGE with the sum over the neighbours, as TpuGraphs' tile baseline does.
+
+    .. math:: y_n = W x_n + b + \sum_{m \in operands(n)} W_o x_m + \sum_{m \in users(n)} W_u x_m
+    """
+
+    def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
+        """Return the states ``(S, D_out)`` of ``level`` from the states ``(S_below, D_in)`` below it."""
+        y = take_rows(self.own(x), level.itself)
+        from_operands, from_users = neighbour_sums(self.operands(x), self.users(x), level)
+        return y + from_operands + from_users
 
 
 class GcnConv(nn.Module):
@@ -30,10 +57,6 @@ class GcnConv(nn.Module):
     Args:
         in_channels: Channels of x.
         out_channels: Channels of y.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D_{in})` of the level below
-        - **output:** states :math:`(S, D_{out})` of the level
     """
 
     def __init__(self, in_channels: int, out_channels: int):
@@ -66,10 +89,6 @@ class MlpGcnConv(nn.Module):
         in_channels: Channels of x.
         out_channels: Channels of y.
         slope: Slope s of the leaky ReLUs for negative numbers: PyTorch's default; the baseline uses 0.2.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D_{in})` of the level below
-        - **output:** states :math:`(S, D_{out})` of the level
     """
 
     def __init__(self, in_channels: int, out_channels: int, slope: float = 0.01):
@@ -90,7 +109,7 @@ class MlpGcnConv(nn.Module):
 
 CONVOLUTIONS: dict[str, Callable[..., nn.Module]] = {
     "sage": SageConv,
-    "sage_sum": partial(SageConv, aggregation="sum"),
+    "sage_sum": SageSumConv,
     "gcn": GcnConv,
     "mlp_gcn": MlpGcnConv,
 }

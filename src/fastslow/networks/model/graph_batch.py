@@ -20,30 +20,17 @@ NOT_CONFIGURABLE = -2
 
 @dataclass(frozen=True)
 class LevelTensors:
-    """One level of states as tensors.
+    """One level of states as tensors: S states of N nodes under C configurations, S_below one level below."""
 
-    Args:
-        num_nodes: N.
-        num_configs: C.
-        node_ids: ``(S,)`` node of each state.
-        share: ``(S, 1)`` share of the graph's (node, configuration) pairs that have the state; sums to 1.
-        per_node: ``(N, S)`` mean over the configurations of each node: its states weighted by multiplicity /
-            C.
-        itself: ``(S,)`` the node's state one level below; None at level 0.
-        operands: ``(S, S_below)`` mean over operand states; None at level 0.
-        users: ``(S, S_below)`` mean over user states; None at level 0.
-        degrees: ``(N, 2)`` float32, number of operands and of users of each node.
-    """
-
-    num_nodes: int
-    num_configs: int
-    node_ids: Tensor
-    share: Tensor
-    per_node: SparseOperator
-    itself: Tensor | None
-    operands: SparseOperator | None
-    users: SparseOperator | None
-    degrees: Tensor
+    num_nodes: int  # N
+    num_configs: int  # C
+    node_ids: Tensor  # (S,) node of each state
+    share: Tensor  # (S, 1) share of the graph's (node, configuration) pairs that have the state; sums to 1
+    per_node: SparseOperator  # (N, S) mean over the configurations of each node: weights multiplicity / C
+    itself: Tensor | None  # (S,) the node's state one level below; None at level 0
+    operands: SparseOperator | None  # (S, S_below) mean over operand states; None at level 0
+    users: SparseOperator | None  # (S, S_below) mean over user states; None at level 0
+    degrees: Tensor  # (N, 2) float32, number of operands and of users of each node
 
     def to(self, device: torch.device) -> "LevelTensors":
         """Return the level on a device."""
@@ -52,33 +39,21 @@ class LevelTensors:
 
 @dataclass(frozen=True)
 class Batch:
-    """One graph under C configurations as tensors.
+    """One graph of N nodes under C configurations as tensors: S_0 states at level 0, S at the last level."""
 
-    Args:
-        numeric: ``(N, F)`` float32, scaled node features, and the features of dimensions where they are
-            wanted.
-        node_layout: ``(N, 6)`` int64, the node's own minor-to-major layout, shifted by 2.
-        opcode: ``(N,)`` int64 HLO opcode.
-        state_layouts: ``(S_0, 18)`` int64, configured output, input and kernel layout of each state of level
-            0, shifted by 2 (-2, not configurable, becomes 0).
-        state_tiling: ``(S_0, 27)`` float32, how these three tensors fill the TPU's 8 x 128 tiles.
-        levels: The states of levels 0 to ``num_levels``.
-        pooling: ``(C, S)`` operator that sums the states of the last level over nodes.
-        config_feat: ``(C, V)`` float32, scaled features of the configuration as a whole.
-        configurable: ``(N,)`` bool, configurable nodes; all where there is none (tile).
-        state_config: ``(S_0,)`` int64, configuration of each state of level 0, where the features of a
-            configuration join on every node; else None.
-    """
-
-    numeric: Tensor
-    node_layout: Tensor
-    opcode: Tensor
+    numeric: Tensor  # (N, F) float32, scaled node features, and features of dimensions where they are read
+    node_layout: Tensor  # (N, 6) int64, minor-to-major layout of the node's output, shifted by 2
+    opcode: Tensor  # (N,) int64 HLO opcode
+    # (S_0, 18) int64, configured output, input and kernel layout of each state, shifted by 2 (-2, not
+    # configurable, becomes 0)
     state_layouts: Tensor
-    state_tiling: Tensor
-    levels: list[LevelTensors]
-    pooling: SparseOperator
-    config_feat: Tensor
-    configurable: Tensor
+    state_tiling: Tensor  # (S_0, 27) float32, how these three tensors fill the TPU's 8 x 128 tiles
+    levels: list[LevelTensors]  # the states of levels 0 to num_levels
+    pooling: SparseOperator  # (C, S) sum over the nodes of the states of the last level
+    config_feat: Tensor  # (C, V) float32, scaled features of the configuration as a whole
+    runtime: Tensor  # (C,) float64 label, as in Graph
+    configurable: Tensor  # (N,) bool, configurable nodes; all where there is none (tile)
+    # (S_0,) int64, configuration of each state, where features of a configuration join on every node
     state_config: Tensor | None = None
 
     def to(self, device: torch.device) -> "Batch":
@@ -90,13 +65,10 @@ class Batch:
 
 
 def message_edges(graph: Graph) -> np.ndarray:
-    """Return the edges that messages pass along: the graph's, and one for each pair of configurable nodes.
+    """Return the edges ``(E', 2)`` that messages pass along: the graph's, and pairs of configurable nodes.
 
     Where a configurable node reads another's output through element-wise nodes and transposes, the compiler
     inserts a copy if their layouts disagree. An edge lets them see each other in one layer, at any distance.
-
-    Returns:
-        ``(E', 2)`` int64, rows ``(u, v)`` as in ``edge_index``, each once.
     """
     producer, consumer, _ = graph.pairs.T
     pairs = np.stack([graph.config_index[consumer], graph.config_index[producer]], 1)
@@ -149,13 +121,12 @@ class PreparedGraph:
 
     def states(self, configs: np.ndarray, num_levels: int, edges: np.ndarray | None = None) -> list[Level]:
         """Return the states of each level, 0 to ``num_levels``; arguments as for :meth:`batch`."""
-        reach = self.reach(num_levels, edges)
-        if self.joins_nodes:  # the configuration is one choice, which every node sees
-            return reach.states(np.arange(len(configs))[:, None])
-        return reach.states(self.choices(configs))
+        return self.reach(num_levels, edges).states(self.choices(configs))
 
     def choices(self, configs: np.ndarray) -> np.ndarray:
         """Return the option ``(C, G)`` that each of some configurations chooses for each group."""
+        if self.joins_nodes:  # the configuration is one choice, which every node sees
+            return np.arange(len(configs))[:, None]
         return np.asarray(self.graph.choices.values[configs])
 
     def reach(self, num_levels: int, edges: np.ndarray | None = None) -> Reach:
@@ -181,8 +152,7 @@ class PreparedGraph:
         Args:
             configs: ``(C,)`` positions of the configurations, in any order.
             num_levels: Message-passing layers of the network.
-            edges: ``(E',)`` bool, edges of ``edge_index`` that messages pass along; by default all. Dropping
-                some takes a new :class:`Reach`, and leaves no more states than before.
+            edges: ``(E',)`` bool, edges of ``edge_index`` that messages pass along; by default all.
         """
         # a tile kernel's graph does not depend on the configuration: one stands for all
         varying = configs if self.varies else configs[:1]
@@ -196,6 +166,7 @@ class PreparedGraph:
             [level_tensors(level, len(varying), degrees) for level in levels],
             SparseOperator(*levels[-1].pooling()),
             self.config_features(configs),
+            torch.from_numpy(self.graph.runtime[configs]),
             self.configurable,
             torch.from_numpy(levels[0].config) if self.joins_nodes else None,
         )
@@ -218,7 +189,7 @@ class PreparedGraph:
     def state_features(
         self, level: Level, configs: np.ndarray, nodes: np.ndarray | slice = slice(None)
     ) -> tuple[Tensor, Tensor]:
-        """Return layouts shifted by 2, and tiling, of the configured tensors of each state of level 0.
+        """Return ``state_layouts`` and ``state_tiling`` of a :class:`Batch`.
 
         Args:
             level: Level 0.
@@ -240,7 +211,7 @@ class PreparedGraph:
 def level_tensors(
     level: Level, num_configs: int, degrees: Tensor, differentiable: bool = True
 ) -> LevelTensors:
-    """Return a level, or some nodes of one, as tensors; its links where it has them.
+    """Return a level of ``num_configs`` configurations, or some of its nodes, as tensors.
 
     Args:
         level: The level, of N nodes.

@@ -1,10 +1,7 @@
 """Layers of the network, computed on deduplicated states (``config_states.py``) weighted by multiplicity.
 
-Each layer equals its dense form on all (node, configuration) pairs: ``tests/helpers/dense_reference.py``
-holds the dense forms, and ``tests/networks/test_model.py`` compares values and gradients. Other message
-passing than GraphSAGE is in ``convolutions.py``.
-
-S is the number of states of a level, N of nodes, C of configurations, D of channels. Norm and cross-config
+Each layer equals its dense form on all (node, configuration) pairs (``tests/helpers/dense_reference.py``). S
+is the number of states of a level, N of nodes, C of configurations, D of channels. Norm and cross-config
 attention compare the configurations of the whole set through a statistic of it (``set_statistics.py``).
 """
 
@@ -14,11 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fastslow.networks.model.graph_batch import LevelTensors
+from fastslow.networks.model.graph_batch import Batch, LevelTensors
 from fastslow.networks.settings.inputs import POOLS, Pooling, parse_readout
-from fastslow.networks.settings.options import Architecture
+from fastslow.networks.settings.options import ArchitectureOptions
 from fastslow.networks.states.set_statistics import Complete, Moments, SoftmaxMean, as_is
 from fastslow.networks.states.sparse import SparseOperator, largest_rows, take_rows
+
+EPSILON = 1e-5
+"""Added to the variance by which a norm divides."""
 
 
 class WeightedInstanceNorm(nn.Module):
@@ -28,21 +28,13 @@ class WeightedInstanceNorm(nn.Module):
 
     Mean and variance weigh each state by the number of pairs that share it, so they equal the dense form's.
     :math:`\gamma` and :math:`\beta` are learned.
-
-    Args:
-        channels: Channels D.
-        eps: Added to the variance.
-
-    Shapes:
-        - **input:** states :math:`(S, D)` of a level
-        - **output:** :math:`(S, D)`
     """
 
-    def __init__(self, channels: int, eps: float = 1e-5):
+    def __init__(self, channels: int):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(channels))
         self.bias = nn.Parameter(torch.zeros(channels))
-        self.eps = eps
+        self.eps = EPSILON
 
     def moments(self, x: Tensor, level: LevelTensors) -> Moments:
         """Return mean and variance of ``x`` (S, D) over the pairs of a level."""
@@ -50,7 +42,7 @@ class WeightedInstanceNorm(nn.Module):
         return Moments(level.num_configs, mean, (level.share * (x - mean).square()).sum(0))
 
     def forward(self, x: Tensor, level: LevelTensors, complete: Complete = as_is) -> Tensor:
-        """Return the normalised ``x``, ``(S, D)``."""
+        """Return the normalised states ``x`` ``(S, D)`` of a level."""
         _, mean, variance = complete(self.moments(x, level))
         return (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
 
@@ -59,14 +51,7 @@ class Dropout(nn.Module):
     r"""Set a share p of the values to 0 in training, and divide the others by 1 - p (JMLR 15:1929, 2014).
 
     As ``torch.nn.Dropout``, which draws 64 random bits for each value. Here each value has 16 bits of them,
-    which takes a third of the time on a CPU. So p is a multiple of :math:`2^{-16}`.
-
-    Args:
-        p: Share, from 0 to below 1.
-
-    Shapes:
-        - **input:** any shape
-        - **output:** the same
+    which takes a third of the time on a CPU. So p is a multiple of :math:`2^{-16}`, from 0 to below 1.
     """
 
     def __init__(self, p: float):
@@ -74,7 +59,7 @@ class Dropout(nn.Module):
         self.dropped = round(p * 2**16)  # of the 2**16 numbers that may be drawn
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` with values dropped; in evaluation mode, ``x`` itself."""
+        """Return ``x``, of any shape, with values dropped; in evaluation mode, ``x`` itself."""
         if not self.training or self.dropped == 0:
             return x
         words = torch.empty(math.ceil(x.numel() / 4), dtype=torch.int64, device=x.device)
@@ -87,27 +72,15 @@ class Dropout(nn.Module):
 class SageConv(nn.Module):
     r"""Apply GraphSAGE (arXiv 1706.02216), with weights of its own per edge direction.
 
-    .. math:: y_n = W x_n + b + \operatorname{agg}_{m \in operands(n)} W_o x_m
-              + \operatorname{agg}_{m \in users(n)} W_u x_m
+    .. math:: y_n = W x_n + b + \operatorname{mean}_{m \in operands(n)} W_o x_m
+              + \operatorname{mean}_{m \in users(n)} W_u x_m
 
-    with agg the mean or the sum. A node without neighbours in a direction receives 0 from it. TpuGraphs' tile
-    baseline takes the sum.
-
-    Deduplication is free. Rows are projected before they are aggregated: there are fewer states below.
-
-    Args:
-        in_channels: Channels of x.
-        out_channels: Channels of y.
-        aggregation: ``mean`` or ``sum``.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D_{in})` of the level below
-        - **output:** states :math:`(S, D_{out})` of the level
+    A node without neighbours in a direction receives 0 from it. Rows are projected before they are
+    aggregated: there are fewer states below.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, aggregation: str = "mean"):
+    def __init__(self, in_channels: int, out_channels: int):
         super().__init__()
-        self.aggregation = aggregation
         self.own = nn.Linear(in_channels, out_channels)
         self.operands = nn.Linear(in_channels, out_channels, bias=False)
         self.users = nn.Linear(in_channels, out_channels, bias=False)
@@ -115,25 +88,7 @@ class SageConv(nn.Module):
     def forward(self, x: Tensor, level: LevelTensors, below: LevelTensors) -> Tensor:
         """Return the states ``(S, D_out)`` of ``level`` from the states ``(S_below, D_in)`` below it."""
         y = take_rows(self.own(x), level.itself)
-        if self.aggregation == "mean":
-            return y + level.operands @ self.operands(x) + level.users @ self.users(x)
-        from_operands, from_users = neighbour_sums(self.operands(x), self.users(x), level)
-        return y + from_operands + from_users
-
-
-def neighbour_sums(operands: Tensor, users: Tensor, level: LevelTensors) -> tuple[Tensor, Tensor]:
-    """Sum over the neighbours of each state, in each direction of the edges.
-
-    Args:
-        operands: ``(S_below, D)`` what a state receives from its operands.
-        users: ``(S_below, D)`` what it receives from its users.
-        level: The level of the states.
-
-    Returns:
-        ``(S, D)`` sums over the operands, and over the users.
-    """
-    degree = level.degrees[level.node_ids]
-    return degree[:, :1] * (level.operands @ operands), degree[:, 1:] * (level.users @ users)
+        return y + level.operands @ self.operands(x) + level.users @ self.users(x)
 
 
 class ChannelAttention(nn.Module):
@@ -141,26 +96,19 @@ class ChannelAttention(nn.Module):
 
     .. math:: y = x \cdot \sigma(W_2 \operatorname{relu}(W_1 x))
 
-    As in the network of the competition's 1st place (TGraph, arXiv 2405.16623).
-
-    Args:
-        channels: Channels D.
-        reduction: The inner layer has D / reduction channels.
-
-    Shapes:
-        - **input:** :math:`(S, D)`
-        - **output:** :math:`(S, D)`
+    As in the network of the competition's 1st place (TGraph, arXiv 2405.16623). The inner layer has an eighth
+    of the channels.
     """
 
-    def __init__(self, channels: int, reduction: int = 8):
+    def __init__(self, channels: int):
         super().__init__()
-        inner = max(1, channels // reduction)
+        inner = max(1, channels // 8)
         self.gate = nn.Sequential(
             nn.Linear(channels, inner), nn.ReLU(), nn.Linear(inner, channels), nn.Sigmoid()
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the gated ``x``, ``(S, D)``."""
+        """Return the gated states ``x``, ``(S, D)``."""
         return x * self.gate(x)
 
 
@@ -173,10 +121,6 @@ class CrossConfigAttention(nn.Module):
     learned scalar, 0.5 at the start. Over states the sum is weighted by multiplicity. The published form has
     no factor C; with it the magnitude does not depend on the number of configurations, and a node that no
     configuration changes passes through unchanged.
-
-    Shapes:
-        - **input:** states :math:`(S, D)` of a level
-        - **output:** :math:`(S, D)`
     """
 
     def __init__(self):
@@ -184,7 +128,7 @@ class CrossConfigAttention(nn.Module):
         self.temperature = nn.Parameter(torch.tensor(0.5))
 
     def forward(self, x: Tensor, level: LevelTensors, complete: Complete = as_is) -> Tensor:
-        """Return ``x`` weighted by its softmax over configurations, ``(S, D)``."""
+        """Return the states ``x`` ``(S, D)`` of a level, weighted by their softmax over configurations."""
         logits = x.float() / self.temperature
         with torch.no_grad():  # the largest logit cancels out; it only prevents overflow
             index = level.node_ids[:, None].expand_as(logits)
@@ -196,26 +140,6 @@ class CrossConfigAttention(nn.Module):
         return x * (weight * take_rows(scale, level.node_ids))
 
 
-class NodeSum(nn.Module):
-    r"""Sum the nodes of a graph for each configuration (sum pooling).
-
-    .. math:: y_c = \sum_n \bar x_n + \sum_n (x_{n,c} - \bar x_n)
-
-    with :math:`\bar x_n` the mean of node n over the configurations. This shared part is summed in float64:
-    configurations of a large graph differ by less than float32 resolves.
-
-    Shapes:
-        - **input:** states :math:`(S, D)` of a level
-        - **output:** :math:`(C, D)`, float64
-    """
-
-    def forward(self, x: Tensor, pooling: SparseOperator, level: LevelTensors) -> Tensor:
-        """Return the sum ``(C, D)`` float64 of the states ``x`` ``(S, D)``; ``pooling`` is ``(C, S)``."""
-        mean = level.per_node @ x
-        varying = pooling @ (x - take_rows(mean, level.node_ids))
-        return mean.sum(0, dtype=torch.float64) + varying
-
-
 class Readout(nn.Module):
     r"""Pool the nodes of each configuration in one way or several, concatenated.
 
@@ -224,66 +148,65 @@ class Readout(nn.Module):
         \text{unit\_sum:}\ \sum_n x_{n,c} / \lVert \sum_n x_{n,c} \rVert_2 \qquad
         \text{max:}\ \max_n x_{n,c}
 
-    over all nodes, or over the configurable ones (of a graph that has none, over all). TpuGraphs' layout
-    baseline joins the mean and the sums over all and over configurable nodes, scaled to length 1. Sums are
-    float64, see :class:`~fastslow.networks.model.layers.NodeSum`.
+    over all nodes, or over the configurable ones (of a graph that has none, over all).
 
     Args:
         text: Such as ``sum`` or ``mean+sum@configurable``.
-        channels: Channels D.
-
-    Shapes:
-        - **input:** states :math:`(S, D)` of a level
-        - **output:** :math:`(C, P D)` of P poolings, float64
+        channels: Channels D of the states.
     """
 
     def __init__(self, text: str, channels: int):
         super().__init__()
         self.parts = parse_readout(text)
-        self.channels = len(self.parts) * channels
-        self.sum_nodes = NodeSum()
+        self.channels = len(self.parts) * channels  # P D of P poolings
 
-    def forward(
-        self, x: Tensor, pooling: SparseOperator, level: LevelTensors, configurable: Tensor
-    ) -> Tensor:
-        """Return the pooled nodes ``(C, P D)`` float64; arguments as for :meth:`sums`, of all nodes."""
-        return self.of_sums(self.sums(x, pooling, level, configurable), configurable)
+    def forward(self, x: Tensor, batch: Batch) -> Tensor:
+        """Return the pooled nodes ``(C, P D)`` float64 of a whole graph; arguments as for :meth:`sums`."""
+        return self.of_sums(self.sums(x, batch), batch.configurable)
 
-    def sums(self, x: Tensor, pooling: SparseOperator, level: LevelTensors, configurable: Tensor) -> Tensor:
-        """Return the sums (or the maximum) over some nodes of a graph for each pooling, ``(C, P D)`` float64.
+    def sums(self, x: Tensor, batch: Batch) -> Tensor:
+        """Return the sums (or the maximum) over the nodes of a batch for each pooling, ``(C, P D)`` float64.
 
-        Args:
-            x: ``(S, D)`` states of a level that has only these nodes.
-            pooling: ``(C, S)`` operator that sums the states of each configuration over the nodes.
-            level: The level.
-            configurable: ``(n,)`` bool, whether a node is configurable.
+        ``x`` ``(S, D)`` are the states of its last level, which may have only some nodes of the graph.
         """
-        chosen = configurable[level.node_ids, None]
+        level = batch.levels[-1]
+        chosen = batch.configurable[level.node_ids, None]
         sums = []
         for part in self.parts:
             states = pooled_states(x, part, chosen)
             if POOLS[part.pool].largest:
-                sums.append(largest_rows(pooling, states).double())
+                sums.append(largest_rows(batch.pooling, states).double())
             else:
-                sums.append(self.sum_nodes(states, pooling, level))
+                sums.append(self.sum_nodes(states, batch.pooling, level))
         return torch.cat(sums, 1)
+
+    def sum_nodes(self, x: Tensor, pooling: SparseOperator, level: LevelTensors) -> Tensor:
+        r"""Return the sum ``(C, D)`` float64 of the states ``x`` ``(S, D)``; ``pooling`` is ``(C, S)``.
+
+        .. math:: y_c = \sum_n \bar x_n + \sum_n (x_{n,c} - \bar x_n)
+
+        with :math:`\bar x_n` the mean of node n over the configurations. This shared part is summed in
+        float64: configurations of a large graph differ by less than float32 resolves.
+        """
+        mean = level.per_node @ x
+        varying = pooling @ (x - take_rows(mean, level.node_ids))
+        return mean.sum(0, dtype=torch.float64) + varying
 
     def of_sums(self, sums: Tensor, configurable: Tensor) -> Tensor:
         """Return the readout ``(C, P D)`` from the ``sums`` over all N nodes, ``configurable`` ``(N,)``."""
         totals = sums.unflatten(1, (len(self.parts), -1)).unbind(1)
-        parts = zip(totals, self.parts, strict=True)
         finished = []
-        for total, part in parts:
+        for total, part in zip(totals, self.parts, strict=True):
             num_nodes = configurable.sum() if part.configurable else len(configurable)
             finished.append(POOLS[part.pool].finish(total, num_nodes))
         return torch.cat(finished, 1)
 
 
 def pooled_states(x: Tensor, part: Pooling, chosen: Tensor) -> Tensor:
-    """Return states ``(S, D)`` as a pooling takes them, without effect where it leaves out their nodes.
+    """Return the states ``x`` ``(S, D)`` as a pooling takes them: those that it leaves out have no effect.
 
     Args:
-        x: ``(S, D)`` states.
+        x: The states.
         part: The pooling.
         chosen: ``(S, 1)`` bool, whether a state's node is configurable.
     """
@@ -302,15 +225,11 @@ class ConfigNorm(nn.Module):
     with mean and variance over the graph's own configurations, in training and at inference alike. Only the
     order within a graph is evaluated, so differences between configurations become comparable across programs
     of any size. A channel in which the configurations do not differ becomes 0.
-
-    Shapes:
-        - **input:** :math:`(C, D)`
-        - **output:** :math:`(C, D)`
     """
 
-    def __init__(self, eps: float = 1e-5):
+    def __init__(self):
         super().__init__()
-        self.eps = eps
+        self.eps = EPSILON
 
     def forward(self, x: Tensor, complete: Complete = as_is) -> Tensor:
         """Return the standardised ``x``, ``(C, D)``."""
@@ -324,14 +243,10 @@ class Float64Linear(nn.Linear):
 
     Its input comes from sums over all nodes of a graph, in which configurations differ by less than float32
     resolves.
-
-    Shapes:
-        - **input:** :math:`(*, D_{in})`
-        - **output:** :math:`(*, D_{out})`, float64
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the product ``(C, D_out)`` in float64 of ``x`` ``(C, D_in)``."""
+        """Return the product ``(..., D_out)`` in float64 of ``x`` ``(..., D_in)``."""
         return functional.linear(x.double(), self.weight.double(), self.bias.double())
 
 
@@ -349,24 +264,17 @@ class Head(nn.Module):
         channels: Channels D of the states.
         config_channels: Columns V of the scaled configuration features; 0: none join here.
         architecture: Settings of the layers.
-
-    Attributes:
-        joined_channels: Channels J of the pooled nodes and the features together.
-
-    Shapes:
-        - **input:** states :math:`(S, D)` of the last level, configuration features :math:`(C, V)`
-        - **output:** predictions :math:`(C,)`, float32
     """
 
-    def __init__(self, channels: int, config_channels: int, architecture: Architecture):
+    def __init__(self, channels: int, config_channels: int, architecture: ArchitectureOptions):
         super().__init__()
         self.readout = Readout(architecture.readout, channels)
         self.joins = config_channels > 0
-        self.joined_channels = self.readout.channels + config_channels
+        self.joined_channels = self.readout.channels + config_channels  # J
         self.norm = ConfigNorm()
         self.mlp = self.perceptron(architecture)
 
-    def perceptron(self, architecture: Architecture) -> nn.Sequential:
+    def perceptron(self, architecture: ArchitectureOptions) -> nn.Sequential:
         """Return the layers that :meth:`read_out` applies."""
         width = architecture.hidden_channels
         return nn.Sequential(
@@ -378,28 +286,14 @@ class Head(nn.Module):
             Float64Linear(width, 1),
         )
 
-    def forward(
-        self,
-        x: Tensor,
-        pooling: SparseOperator,
-        level: LevelTensors,
-        config_feat: Tensor,
-        configurable: Tensor,
-        complete: Complete = as_is,
-    ) -> Tensor:
-        """Return a prediction per configuration, ``(C,)`` float32.
+    def forward(self, x: Tensor, batch: Batch, complete: Complete = as_is) -> Tensor:
+        """Return a prediction per configuration, ``(C,)`` float32, from the states ``x`` of the last level.
 
-        Args:
-            x: ``(S, D)`` states of the last level.
-            pooling: ``(C, S)`` sum over the states of each configuration.
-            level: The last level.
-            config_feat: ``(C, V)`` scaled configuration features.
-            configurable: ``(N,)`` bool.
-            complete: Returns a statistic of the whole configuration set.
+        ``complete`` returns a statistic of the whole configuration set.
         """
         # where no configuration changes a node (tile) there is one for all
-        pooled = self.readout(x, pooling, level, configurable).expand(len(config_feat), -1)
-        return self.read_out(self.join(pooled, config_feat), complete)
+        pooled = self.readout(x, batch).expand(len(batch.config_feat), -1)
+        return self.read_out(self.join(pooled, batch.config_feat), complete)
 
     def join(self, pooled: Tensor, config_feat: Tensor) -> Tensor:
         """Return the pooled nodes ``(C, P D)`` and the features ``(C, V)`` of each configuration, joined."""

@@ -82,7 +82,7 @@ def loss_terms(text: str) -> list[Term]:
         SettingsError: The text does not name a sum of terms that exist.
     """
     known = {name: (loss.__defaults__ or (None,))[0] for name, loss in LOSSES.items()}
-    return parse_terms("loss", text, known)
+    return parse_terms(text, known)
 
 
 class Loss:

@@ -18,7 +18,7 @@ from fastslow.networks.model.layers import (
     Head,
     WeightedInstanceNorm,
 )
-from fastslow.networks.settings.options import OPCODE_ROWS, Architecture
+from fastslow.networks.settings.options import OPCODE_ROWS, ArchitectureOptions
 from fastslow.networks.states.set_statistics import Complete, as_is
 from fastslow.networks.states.sparse import take_rows
 
@@ -35,18 +35,11 @@ class Block(nn.Module):
         x' &= x + W \operatorname{dropout}(\operatorname{GELU}([y, \operatorname{CrossConfig}(y)])) + V c
 
     with c the embedding of the node's configured layouts. The convolution is by default GraphSAGE
-    (``convolutions.py``). V c is a skip connection from the node's layout embedding, against oversmoothing
-    (initial residual, GCNII, arXiv 2007.02133).
-
-    Args:
-        architecture: Settings of the layers. Without cross-config attention the bracket is just y.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D)` of the level below, and their layout embeddings
-        - **output:** states :math:`(S, D)` of the level
+    (``convolutions.py``). Without cross-config attention the bracket is just y. V c is a skip connection from
+    the node's layout embedding, against oversmoothing (initial residual, GCNII, arXiv 2007.02133).
     """
 
-    def __init__(self, architecture: Architecture):
+    def __init__(self, architecture: ArchitectureOptions):
         super().__init__()
         channels, cross_config = architecture.hidden_channels, architecture.cross_config
         self.norm = WeightedInstanceNorm(channels)
@@ -60,26 +53,17 @@ class Block(nn.Module):
         self.layout = nn.Linear(channels, channels, bias=False)
 
     def forward(
-        self,
-        x: Tensor,
-        layout_embedding: Tensor,
-        below: LevelTensors,
-        level: LevelTensors,
-        complete: Complete,
+        self, x: Tensor, layouts: Tensor, below: LevelTensors, level: LevelTensors, complete: Complete
     ) -> Tensor:
-        """Return the states ``(S, D)`` of ``level``.
+        """Return the states ``(S, D)`` of ``level`` from the states ``x`` ``(S_below, D)`` below it.
 
-        Args:
-            x: ``(S_below, D)`` states of the level below.
-            layout_embedding: ``(S_below, D)`` embedding of the configured layouts of each one's node.
-            below: The level below.
-            level: The level.
-            complete: Returns a statistic of the whole configuration set.
+        ``layouts`` ``(S_below, D)`` embeds the configured layouts of their nodes. ``complete`` returns a
+        statistic of the whole configuration set.
         """
         y = self.channel(self.conv(self.norm(x, below, complete), level, below))
         if self.cross is not None:
             y = torch.cat([y, self.cross(y, level, complete)], 1)
-        return take_rows(x + self.layout(layout_embedding), level.itself) + self.project(y)
+        return take_rows(x + self.layout(layouts), level.itself) + self.project(y)
 
 
 class Trunk(nn.Module):
@@ -88,13 +72,9 @@ class Trunk(nn.Module):
     Args:
         node_channels: Columns F of the scaled node features.
         architecture: Settings of the layers.
-
-    Shapes:
-        - **input:** a batch of N nodes with S_0 states at level 0
-        - **output:** states :math:`(S, D)` of the last level
     """
 
-    def __init__(self, node_channels: int, architecture: Architecture):
+    def __init__(self, node_channels: int, architecture: ArchitectureOptions):
         super().__init__()
         hidden_channels = architecture.hidden_channels
         self.layout = nn.Embedding(LAYOUT_VALUES, LAYOUT_EMBEDDING)
@@ -108,44 +88,21 @@ class Trunk(nn.Module):
 
     def forward(self, batch: Batch, complete: Complete = as_is) -> Tensor:
         """Return the states ``(S, D)`` of the last level, after a block for each level above 0."""
-        nodes = batch.numeric, batch.node_layout, batch.opcode
-        x, layout_embedding = self.embed(
-            *nodes, batch.state_layouts, batch.state_tiling, batch.levels[0].node_ids
-        )
+        x, layouts = self.embed(batch)
         blocks = self.blocks[: len(batch.levels) - 1]
         for block, below, level in zip(blocks, batch.levels[:-1], batch.levels[1:], strict=True):
-            x = block(x, layout_embedding, below, level, complete)
-            layout_embedding = take_rows(layout_embedding, level.itself)
+            x = block(x, layouts, below, level, complete)
+            layouts = take_rows(layouts, level.itself)
         return x
 
-    def embed(
-        self,
-        numeric: Tensor,
-        node_layout: Tensor,
-        opcode: Tensor,
-        state_layouts: Tensor,
-        state_tiling: Tensor,
-        node_ids: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Embed the states of level 0.
-
-        Args:
-            numeric: ``(N, F)`` scaled node features.
-            node_layout: ``(N, 6)`` layout of each node's output.
-            opcode: ``(N,)`` opcode of each node.
-            state_layouts: ``(S_0, 18)`` layouts of each state.
-            state_tiling: ``(S_0, 27)`` fit of each state's tensors to the tiles of the TPU.
-            node_ids: ``(S_0,)`` node of each state.
-
-        Returns:
-            The states ``(S_0, D)`` and the embedding of their layouts ``(S_0, D)``.
-        """
-        layouts = take_rows(self.layout.weight, node_layout).flatten(1)
-        node = torch.cat([numeric, layouts, take_rows(self.opcode.weight, opcode)], 1)
-        state_layouts = take_rows(self.layout.weight, state_layouts).flatten(1)
-        configured = torch.cat([state_layouts, state_tiling], 1)
-        layout_embedding = self.configured(configured)
-        return self.input(take_rows(self.node(node), node_ids) + layout_embedding), layout_embedding
+    def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the states ``(S_0, D)`` of level 0, and the embedding of their layouts ``(S_0, D)``."""
+        opcodes = take_rows(self.opcode.weight, batch.opcode)
+        node_layouts = take_rows(self.layout.weight, batch.node_layout).flatten(1)
+        node = self.node(torch.cat([batch.numeric, node_layouts, opcodes], 1))
+        state_layouts = take_rows(self.layout.weight, batch.state_layouts).flatten(1)
+        layouts = self.configured(torch.cat([state_layouts, batch.state_tiling], 1))
+        return self.input(take_rows(node, batch.levels[0].node_ids) + layouts), layouts
 
 
 class RankingNetwork(nn.Module):
@@ -153,20 +110,16 @@ class RankingNetwork(nn.Module):
 
     A layout configuration changes the states of nodes, so each has its own pooled graph. A tile configuration
     does not, so the kernel's graph is embedded once for all. The features of the configuration as a whole
-    (violation ratios, copies, tile bounds) join in the head, or on every node where the settings say so. With
-    another block than ours, the network is a published baseline's (``plain.py``).
+    join in the head, or on every node where the settings say so. With another block than ours, the network is
+    a published baseline's (``plain.py``).
 
     Args:
         node_channels: Columns F of the scaled node features.
         config_channels: Columns V of the scaled configuration features.
         architecture: Settings of the layers.
-
-    Shapes:
-        - **input:** a batch of C configurations of a graph
-        - **output:** predictions :math:`(C,)`, float32, comparable within the graph only
     """
 
-    def __init__(self, node_channels: int, config_channels: int, architecture: Architecture):
+    def __init__(self, node_channels: int, config_channels: int, architecture: ArchitectureOptions):
         super().__init__()
         self.architecture = architecture
         self.num_layers = architecture.num_layers
@@ -188,4 +141,4 @@ class RankingNetwork(nn.Module):
             complete: Returns a statistic of the whole configuration set; by default the batch is the set.
         """
         x = self.trunk(batch, complete)
-        return self.head(x, batch.pooling, batch.levels[-1], batch.config_feat, batch.configurable, complete)
+        return self.head(x, batch, complete)

@@ -7,23 +7,19 @@ from functools import partial
 import numpy as np
 import torch
 
-from fastslow.competition.catalog import VALID
+from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.core.errors import DataError
 from fastslow.features.graph import GraphSet
 from fastslow.features.scaling import Scaler
-from fastslow.networks.hardware.devices import Shrinking, autocast, pick_device, ran_out_of_memory
-from fastslow.networks.hardware.memory import BoundedCache, held_bytes
+from fastslow.networks.hardware.devices import Shrinking, autocast, pick_device
+from fastslow.networks.hardware.memory import BoundedCache
 from fastslow.networks.model.graph_batch import Batch, PreparedGraph
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.chunked_prediction import predict_chunks
-from fastslow.networks.predict.node_blocks import computes_by_nodes, predict_by_nodes
+from fastslow.networks.predict.node_blocks import predict_by_nodes
 from fastslow.networks.settings.inputs import config_columns, input_columns, require_inputs
 from fastslow.networks.settings.options import NetworkOptions
 
-CONFIGS_TOGETHER = 2000
-"""Maximum number of configurations of a batch at inference where nothing else is said."""
-MEMORY = 2 << 30
-"""Bytes that graphs and predictions may hold where nothing else is said."""
 _PAIRS = 1 << 20  # (node, configuration) pairs of a graph from which node by node is faster than one batch
 
 
@@ -51,20 +47,15 @@ class GraphDataset:
         sources: Sequence[GraphSet],
         scalers: tuple[Scaler, Scaler] | None = None,
         device: str = "auto",
-        configs_together: int = CONFIGS_TOGETHER,
-        memory: int = MEMORY,
+        configs_together: int = 2000,
+        memory: int = 2 << 30,
     ):
         self.shrinking = Shrinking(configs_together)
         self.memory = memory
-        architecture = options.architecture()
         self.sources = {source.collection.slug: source for source in sources}
-        self.num_levels = architecture.num_levels
+        self.num_levels = options.num_levels
         self.device = pick_device(device)
-        self._graph_options = {
-            "pair_edges": options.pair_edges and options.kind == "layout",
-            "whole_graph": architecture.whole_graph,
-            "joins_nodes": architecture.joins_nodes,
-        }
+        self._options = options
         for other in sources[1:]:
             if other.config_columns != sources[0].config_columns:
                 problem = f"columns other than in {sources[0].origin}"
@@ -79,9 +70,9 @@ class GraphDataset:
             require_inputs(options.node_inputs, nodes)
         chosen = names and config_columns(options.config_inputs, names)
         self.config_scaler = configs.select(chosen) if names else configs
-        self._cache = BoundedCache[PreparedGraph](memory // 4, held_bytes)
-        self._valid = BoundedCache[Batch](memory // 8, held_bytes)
-        self._sizes: dict[str, dict[str, int]] = {}
+        self._cache = BoundedCache[PreparedGraph](memory // 4)
+        self._batches = {TRAIN: BoundedCache[Batch](memory // 4), VALID: BoundedCache[Batch](memory // 8)}
+        self._sizes: dict[tuple[str, str], dict[str, int]] = {}
 
     def graph(self, split: str, name: str) -> PreparedGraph:
         """Return a graph, scaled."""
@@ -89,23 +80,27 @@ class GraphDataset:
 
     def _prepare(self, split: str, name: str) -> PreparedGraph:
         slug, _, stem = name.partition("/")
-        graph = self.sources[slug].graph(split, stem)
-        return PreparedGraph(graph, self.node_scaler, self.config_scaler, **self._graph_options)
+        options = self._options
+        return PreparedGraph(
+            self.sources[slug].graph(split, stem),
+            self.node_scaler,
+            self.config_scaler,
+            pair_edges=options.pair_edges and options.kind == "layout",
+            whole_graph=options.input_attention,
+            joins_nodes=options.joins_nodes,
+        )
 
     def num_configs(self, split: str, name: str) -> int:
         """Return the number of distinct configurations of a graph, without reading it."""
-        if split not in self._sizes:
-            self._sizes[split] = {
-                f"{slug}/{stem}": count
-                for slug, source in self.sources.items()
-                for stem, count in source.num_distinct(split).items()
-            }
-        return self._sizes[split][name]
+        slug, _, stem = name.partition("/")
+        if (split, slug) not in self._sizes:
+            self._sizes[split, slug] = self.sources[slug].num_distinct(split)
+        return self._sizes[split, slug][stem]
 
     def batch(self, split: str, name: str, configs: np.ndarray, edges: np.ndarray | None = None) -> Batch:
         """Return some configurations of a graph as a batch on the device.
 
-        A batch of all configurations of a valid graph is kept: every evaluation of a training reads it.
+        Of a train or valid graph, a batch of all configurations and edges is kept for the next epoch.
 
         Args:
             split: ``train``, ``valid`` or ``test``.
@@ -117,10 +112,9 @@ class GraphDataset:
         def make() -> Batch:
             return self.graph(split, name).batch(configs, self.num_levels, edges).to(self.device)
 
-        if split == VALID and edges is None:
-            everything = np.arange(self.num_configs(split, name))
-            if np.array_equal(configs, everything):
-                return self._valid.get(name, make)
+        kept = split in self._batches and edges is None
+        if kept and np.array_equal(configs, np.arange(self.num_configs(split, name))):
+            return self._batches[split].get(name, make)
         return make()
 
 
@@ -146,8 +140,8 @@ def predict(
 
     A layout graph with more configurations than the dataset's ``configs_together``, or a large one, is
     predicted node by node (``node_blocks.py``) or, where that does not fit, in chunks
-    (``chunked_prediction.py``). The result is the same up to rounding. A tile kernel's graph is embedded
-    once anyway and never chunked. Where memory runs out, the number is halved.
+    (``chunked_prediction.py``). The result is the same up to rounding. Where memory runs out, the number is
+    halved.
 
     Args:
         network: A network; it is left in evaluation mode.
@@ -189,23 +183,9 @@ def _predict_rows(
     large = parts > 1 or (prepared.varies and len(rows) * prepared.graph.num_nodes >= _PAIRS)
     with autocast(dataset.device):
         if large:
-            predictions = _predict_by_nodes(network, prepared, rows, dataset.device, dataset.memory // 4)
+            predictions = predict_by_nodes(network, prepared, rows, dataset.device, dataset.memory // 4)
             if predictions is not None:
                 return predictions
         if parts == 1:
             return network(dataset.batch(split, path, rows))
         return predict_chunks(network, partial(dataset.batch, split, path), np.array_split(rows, parts))
-
-
-def _predict_by_nodes(
-    network: RankingNetwork, prepared: PreparedGraph, rows: np.ndarray, device: torch.device, memory: int
-) -> torch.Tensor | None:
-    """Predict configurations in one pass; None where the network or the memory does not allow it."""
-    if not computes_by_nodes(network):
-        return None
-    try:
-        return predict_by_nodes(network, prepared, rows, device, memory)
-    except (MemoryError, RuntimeError) as error:
-        if not ran_out_of_memory(error):
-            raise
-        return None

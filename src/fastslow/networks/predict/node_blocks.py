@@ -15,7 +15,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from fastslow.networks.model.graph_batch import LevelTensors, PreparedGraph, level_tensors
+from fastslow.networks.hardware.devices import ran_out_of_memory
+from fastslow.networks.model.graph_batch import Batch, LevelTensors, PreparedGraph, level_tensors
 from fastslow.networks.model.layers import pooled_states
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.settings.inputs import POOLS, Pooling
@@ -32,11 +33,10 @@ _HEAD_ROWS = 1 << 13
 def computes_by_nodes(network: RankingNetwork) -> bool:
     """Return whether each node's states need only its neighbours' states."""
     layers = network.architecture
-    local = not layers.whole_graph and layers.block == "attention"
+    local = not layers.input_attention and layers.block == "attention"
     return local and layers.num_layers > 0
 
 
-@torch.no_grad()
 def predict_by_nodes(
     network: RankingNetwork,
     prepared: PreparedGraph,
@@ -48,7 +48,7 @@ def predict_by_nodes(
     """Predict a configuration set, each configuration compared with the whole set.
 
     Args:
-        network: A network in evaluation mode, see :func:`computes_by_nodes`.
+        network: A network in evaluation mode.
         prepared: A layout graph.
         configs: ``(C,)`` positions of the configurations.
         device: Device of the network.
@@ -57,8 +57,27 @@ def predict_by_nodes(
 
     Returns:
         ``(C,)`` predictions, equal to the predictions of one batch up to float32 rounding; None beyond
-        ``max_bytes``.
+        ``max_bytes``, where memory runs out, and for a network that :func:`computes_by_nodes` refuses.
     """
+    if not computes_by_nodes(network):
+        return None
+    try:
+        return _predict(network, prepared, configs, device, max_bytes, block_states)
+    except (MemoryError, RuntimeError) as error:
+        if not ran_out_of_memory(error):
+            raise
+        return None
+
+
+@torch.no_grad()
+def _predict(
+    network: RankingNetwork,
+    prepared: PreparedGraph,
+    configs: np.ndarray,
+    device: torch.device,
+    max_bytes: int,
+    block_states: int | None,
+) -> Tensor | None:
     reach = prepared.reach(network.num_layers)
     levels = reach.unlinked(np.asarray(prepared.graph.choices.values[configs]))
     if _held_bytes(levels, network.architecture.hidden_channels) > max_bytes:
@@ -106,8 +125,9 @@ def _held_bytes(levels: list[Level], channels: int) -> int:
 def _embed(network: RankingNetwork, prepared: PreparedGraph, states, level: LevelTensors):
     """Return the embeddings of the states of level 0, and the embeddings of their configuration."""
     parts = (prepared.numeric, prepared.node_layout, prepared.opcode, *states)
-    moved = (part.to(level.node_ids.device) for part in parts)
-    return network.trunk.embed(*moved, node_ids=level.node_ids)
+    numeric, node_layout, opcode, *layouts = (part.to(level.node_ids.device) for part in parts)
+    nothing = {"pooling": None, "config_feat": None, "runtime": None, "configurable": None}
+    return network.trunk.embed(Batch(numeric, node_layout, opcode, *layouts, levels=[level], **nothing))
 
 
 def _complete(moments: Moments, part: Statistic) -> Statistic:
@@ -176,7 +196,7 @@ class _Pool:
 
 
 class _Sums(_Pool):
-    """Sums the nodes of each configuration, as :class:`~fastslow.networks.model.layers.NodeSum` does."""
+    """Sums the nodes of each configuration, as :class:`~fastslow.networks.model.layers.Readout` does."""
 
     def __init__(self, level: Level, num_configs: int):
         super().__init__(level, num_configs)

@@ -33,10 +33,6 @@ class InputAttention(nn.Module):
 
     Args:
         channels: Channels D of x.
-
-    Shapes:
-        - **input:** states :math:`(S_0, D)` of level 0
-        - **output:** states :math:`(N C, D)` of level 1, one for each node and distinct configuration
     """
 
     def __init__(self, channels: int):

@@ -14,7 +14,7 @@ from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import Batch, LevelTensors
 from fastslow.networks.model.layers import CrossConfigAttention, Float64Linear, Head
 from fastslow.networks.published.input_attention import InputAttention
-from fastslow.networks.settings.options import OPCODE_ROWS, Architecture
+from fastslow.networks.settings.options import OPCODE_ROWS, ArchitectureOptions
 from fastslow.networks.states.set_statistics import Complete, as_is
 
 LAYOUT_CHANNELS = len(ROLES) * LAYOUT_WIDTH
@@ -28,7 +28,7 @@ def leaky(x: Tensor) -> Tensor:
     return functional.leaky_relu(x, SLOPE)
 
 
-def preactivates(architecture: Architecture) -> bool:
+def preactivates(architecture: ArchitectureOptions) -> bool:
     """Return whether blocks start with their activation and one follows the last: TpuGraphs' tile ResGCN."""
     return architecture.block == "residual" and architecture.convolution == "mlp_gcn"
 
@@ -52,13 +52,9 @@ class PlainBlock(nn.Module):
     Args:
         in_channels: Channels of x.
         architecture: Settings of the layers.
-
-    Shapes:
-        - **input:** states :math:`(S_{below}, D_{in})` of the level below, layouts :math:`(S_{below}, 18)`
-        - **output:** states :math:`(S, D)` of the level
     """
 
-    def __init__(self, in_channels: int, architecture: Architecture):
+    def __init__(self, in_channels: int, architecture: ArchitectureOptions):
         super().__init__()
         channels, name = architecture.hidden_channels, architecture.convolution
         self.unit = architecture.block == "unit"
@@ -107,7 +103,7 @@ class PlainTrunk(nn.Module):
         channels: Channels of the states that it returns.
     """
 
-    def __init__(self, node_channels: int, config_channels: int, architecture: Architecture):
+    def __init__(self, node_channels: int, config_channels: int, architecture: ArchitectureOptions):
         super().__init__()
         channels = architecture.hidden_channels
         self.opcode = nn.Embedding(OPCODE_ROWS, channels)
@@ -162,13 +158,9 @@ class PlainHead(Head):
         channels: Channels of the states.
         config_channels: Columns V of the scaled configuration features; 0: none join here.
         architecture: Settings of the layers. The residual form has one hidden layer, the unit form two.
-
-    Shapes:
-        - **input:** states :math:`(S, D)` of the last level, configuration features :math:`(C, V)`
-        - **output:** predictions :math:`(C,)`, float32
     """
 
-    def perceptron(self, architecture: Architecture) -> nn.Sequential:
+    def perceptron(self, architecture: ArchitectureOptions) -> nn.Sequential:
         """Return the layers that :meth:`read_out` applies."""
         hidden = architecture.hidden_channels
         widths = [self.joined_channels, hidden]

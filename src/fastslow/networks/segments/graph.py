@@ -15,6 +15,7 @@ from fastslow.networks.model.graph_batch import Batch, PreparedGraph
 from fastslow.networks.segments.part_states import PartReach, part_batch, states_of_parts
 from fastslow.networks.settings.segments import CUT, HALO
 from fastslow.networks.states.config_states import Level, Reach
+from fastslow.networks.states.sparse import move
 
 
 def partition(num_nodes: int, max_nodes: int) -> np.ndarray:
@@ -124,6 +125,7 @@ class SegmentExample:
         configs: ``(C,)`` positions of its configurations.
         choices: Their choices.
         config_feat: ``(C, V)`` their scaled features.
+        runtime: ``(C,)`` their runtimes.
         live: Segment that it learns from.
         kept: ``(J,)`` bool, segments that are not left out.
         batch: The nodes of the live segment; None where only the head learns.
@@ -134,6 +136,7 @@ class SegmentExample:
     configs: np.ndarray
     choices: np.ndarray
     config_feat: Tensor
+    runtime: Tensor
     live: int
     kept: np.ndarray
     batch: Batch | None
@@ -141,4 +144,5 @@ class SegmentExample:
     def to(self, device: torch.device) -> "SegmentExample":
         """Return the example on a device."""
         batch = None if self.batch is None else self.batch.to(device)
-        return replace(self, batch=batch, config_feat=self.config_feat.to(device))
+        moved = {"config_feat": self.config_feat.to(device), "runtime": move(self.runtime, device)}
+        return replace(self, batch=batch, **moved)

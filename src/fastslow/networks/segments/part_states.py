@@ -103,5 +103,6 @@ def part_batch(
         tensors,
         SparseOperator(*levels[-1].pooling(), differentiable=gradients),
         prepared.config_features(configs),
+        torch.from_numpy(prepared.graph.runtime[configs]),
         prepared.configurable[last],
     )

@@ -62,7 +62,7 @@ def add_segments(
     with evaluating(network.trunk):
         for batch in batches(segments, None):
             x = network.trunk(batch, Norms(moments).complete)
-            total = total + readout.sums(x, batch.pooling, batch.levels[-1], batch.configurable)
+            total = total + readout.sums(x, batch)
     return total
 
 

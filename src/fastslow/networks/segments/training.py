@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fastslow.competition.catalog import TRAIN
 from fastslow.core.errors import SettingsError
-from fastslow.networks.hardware.memory import BoundedCache, held_bytes, prefetch
+from fastslow.networks.hardware.memory import BoundedCache, prefetch
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset
@@ -72,8 +72,8 @@ class SegmentTraining:
         self._head_only = False
         self._others = HALO if options.segment_border == CUT_LIVE else options.segment_border
         self._live = CUT if options.segment_border == CUT_LIVE else options.segment_border
-        self._graphs = BoundedCache[SegmentedGraph](dataset.memory // 4, held_bytes)
-        self._sums = BoundedCache[Tensor](dataset.memory // 4, held_bytes)
+        self._graphs = BoundedCache[SegmentedGraph](dataset.memory // 4)
+        self._sums = BoundedCache[Tensor](dataset.memory // 4)
 
     def begin(self, epoch: int) -> None:
         """Begin an epoch."""
@@ -115,7 +115,8 @@ class SegmentTraining:
         choices = graph.prepared.choices(configs)
         batch = None if self._head_only else graph.batch(live, configs, choices, self._live)
         features = graph.prepared.config_features(configs) if batch is None else batch.config_feat
-        drawn = str(name), graph, configs, choices, features, live, kept, batch
+        runtime = torch.from_numpy(graph.prepared.graph.runtime[configs])
+        drawn = str(name), graph, configs, choices, features, runtime, live, kept, batch
         return SegmentExample(*drawn).to(self.dataset.device)
 
     def __call__(self, example: SegmentExample | Batch) -> Tensor:
@@ -141,8 +142,7 @@ class SegmentTraining:
             apart = [None] * len(norms(self.network))
         statistics = Norms(apart, int(graph.size[live].sum()))
         x = self.network.trunk(example.batch, statistics.complete)
-        batch = example.batch
-        sums = self.network.head.readout.sums(x, batch.pooling, batch.levels[-1], batch.configurable)
+        sums = self.network.head.readout.sums(x, example.batch)
         if self.variant.others == TABLE:
             return self._add_stored(example, sums, statistics.own())
         if self.variant.others != FRESH or not len(others):

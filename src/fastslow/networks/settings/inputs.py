@@ -55,35 +55,17 @@ def require_inputs(text: str, scaler: Scaler) -> None:
 
 
 def config_columns(text: str, names: Sequence[str]) -> list[int]:
-    """Return the positions of the columns of ``config_feat`` that a network reads.
-
-    Args:
-        text: One of :data:`CONFIG_INPUTS`.
-        names: Names of the columns.
-    """
+    """Return the positions in ``names`` of the features that ``text``, one of CONFIG_INPUTS, reads."""
     columns = {"all": names, "published": PUBLISHED_COLUMNS, "violation": (VIOLATION,), "none": ()}[text]
     return [names.index(name) for name in columns]
 
 
 class NodePool(NamedTuple):
-    """One way to pool the nodes of a graph.
+    """One way to pool the nodes of a graph."""
 
-    Args:
-        finish: Takes the sum over the nodes (or their maximum), ``(C, D)`` float64, and the number of nodes;
-            returns what the head reads.
-        largest: Whether nodes are pooled by their maximum, channel by channel, and not by their sum.
-    """
-
+    # returns what the head reads from the sum over the nodes (or their maximum), (C, D), and their number
     finish: Callable[[Any, Any], Any]
-    largest: bool = False
-
-
-def _unchanged(pooled: Any, num_nodes: Any) -> Any:
-    return pooled
-
-
-def _mean(pooled: Any, num_nodes: Any) -> Any:
-    return pooled / num_nodes
+    largest: bool = False  # whether nodes are pooled by the maximum of each channel, and not by their sum
 
 
 def _unit(pooled: Any, num_nodes: Any) -> Any:
@@ -91,10 +73,10 @@ def _unit(pooled: Any, num_nodes: Any) -> Any:
 
 
 POOLS = {
-    "sum": NodePool(_unchanged),
-    "mean": NodePool(_mean),
+    "sum": NodePool(lambda pooled, num_nodes: pooled),
+    "mean": NodePool(lambda pooled, num_nodes: pooled / num_nodes),
     "unit_sum": NodePool(_unit),
-    "max": NodePool(_unchanged, largest=True),
+    "max": NodePool(lambda pooled, num_nodes: pooled, largest=True),
 }
 """The registry: poolings of the nodes of a graph, by name."""
 CONFIGURABLE = "configurable"
@@ -102,47 +84,51 @@ CONFIGURABLE = "configurable"
 
 
 class Term(NamedTuple):
-    """One term of a weighted sum.
-
-    Args:
-        name: Name of the term.
-        parameter: Its parameter; None where it has none.
-        weight: Its share of the sum; the weights of all terms add up to 1.
-    """
+    """One loss of a weighted sum."""
 
     name: str
-    parameter: float | None
-    weight: float
+    parameter: float | None  # margin or temperature; None where the loss has none
+    weight: float  # the weights of all terms add up to 1
 
 
-def parse_terms(field: str, text: str, known: Mapping[str, float | None]) -> list[Term]:
-    """Read a weighted sum ``NAME[@PARAMETER][:WEIGHT]+...``; a weight is 1 by default.
+def parse_terms(text: str, known: Mapping[str, float | None]) -> list[Term]:
+    """Read the setting ``loss``, a weighted sum ``NAME[@PARAMETER][:WEIGHT]+...``; a weight is 1 by default.
 
     Args:
-        field: Name of the setting, for messages.
         text: The sum.
-        known: Names of terms and the default of their parameter; None: the term has none.
+        known: Names of losses and the default of their parameter; None: the loss has none.
 
     Returns:
         The terms, their weights divided by the sum of all (as TpuGraphs' baselines do).
 
     Raises:
-        SettingsError: A name is unknown or repeated, a term takes no parameter, or a number is not above 0.
+        SettingsError: A name is unknown or repeated, a loss takes no parameter, or a number is not above 0.
     """
     terms: dict[str, Term] = {}
     for part in text.split("+"):
         named, colon, weight = part.partition(":")
         name, at, parameter = named.partition("@")
         if name not in known:
-            raise SettingsError(field, f"{name!r} in {text!r} is none of {', '.join(known)}")
+            raise SettingsError("loss", f"{name!r} in {text!r} is none of {', '.join(known)}")
         if name in terms:
-            raise SettingsError(field, f"{name} is given twice in {text!r}")
+            raise SettingsError("loss", f"{name} is given twice in {text!r}")
         if at and known[name] is None:
-            raise SettingsError(field, f"{name} takes no parameter, {text!r} gives it {parameter!r}")
-        value = _number(field, text, parameter) if at else known[name]
-        terms[name] = Term(name, value, _number(field, text, weight) if colon else 1.0)
+            raise SettingsError("loss", f"{name} takes no parameter, {text!r} gives it {parameter!r}")
+        value = _number(text, parameter) if at else known[name]
+        terms[name] = Term(name, value, _number(text, weight) if colon else 1.0)
     total = sum(term.weight for term in terms.values())
     return [term._replace(weight=term.weight / total) for term in terms.values()]
+
+
+def _number(text: str, number: str) -> float:
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        form = "NAME[@PARAMETER][:WEIGHT]+..., for example pairwise_hinge@0.5:1+mse_log:0.02"
+        raise SettingsError("loss", f"{number!r} in {text!r} is not a number above 0; the form is {form}")
+    return value
 
 
 class Pooling(NamedTuple):
@@ -168,14 +154,3 @@ def parse_readout(text: str) -> list[Pooling]:
             raise SettingsError("readout", f"{named} is given twice in {text!r}")
         parts.append(part)
     return parts
-
-
-def _number(field: str, text: str, number: str) -> float:
-    try:
-        value = float(number)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        form = "NAME[@PARAMETER][:WEIGHT]+..., for example pairwise_hinge@0.5:1+mse_log:0.02"
-        raise SettingsError(field, f"{number!r} in {text!r} is not a number above 0; the form is {form}")
-    return value

@@ -14,43 +14,6 @@ OPCODE_ROWS = 128
 
 
 @dataclass(frozen=True)
-class Architecture:
-    """Options of the layers.
-
-    Args:
-        hidden_channels: Channels D of every layer.
-        num_layers: Number of message-passing blocks.
-        cross_config: Whether each block has cross-config attention.
-        dropout: Share of channels dropped in training.
-        convolution: A name in ``model.convolutions.CONVOLUTIONS``.
-        readout: Poolings of the nodes, see :func:`fastslow.networks.settings.inputs.parse_readout`.
-        block: One of :data:`BLOCKS`: ours (``model/network.py``), or TpuGraphs' (``published/plain.py``).
-        input_attention: Whether nodes attend to all nodes before the blocks.
-        joins_nodes: Whether the features of a configuration join on every node, not after the pooling.
-    """
-
-    hidden_channels: int
-    num_layers: int
-    cross_config: bool
-    dropout: float
-    convolution: str = "sage"
-    readout: str = "sum"
-    block: str = "attention"
-    input_attention: bool = False
-    joins_nodes: bool = False
-
-    @property
-    def num_levels(self) -> int:
-        """Number of layers that pass something between nodes: a level of states for each."""
-        return self.num_layers + self.input_attention
-
-    @property
-    def whole_graph(self) -> bool:
-        """Whether a layer lets each node see the whole graph, not only its neighbours."""
-        return self.input_attention
-
-
-@dataclass(frozen=True)
 class ArchitectureOptions:
     """Layers of the network, and the inputs that they read."""
 
@@ -96,6 +59,11 @@ class ArchitectureOptions:
     """Place where the features of a configuration join: after the pooling (late join), or on all nodes of a
     tile kernel (early join; needs ``block`` ``residual`` or ``unit``). Early, the network runs densely: a
     state for each node and configuration."""
+
+    @property
+    def num_levels(self) -> int:
+        """Number of layers that pass something between nodes: a level of states for each."""
+        return self.num_layers + self.input_attention
 
 
 @dataclass(frozen=True)
@@ -153,8 +121,7 @@ class NetworkOptions(SegmentOptions, LoopOptions, ArchitectureOptions):
     """Kind of the collections to train on. The graph of a ``tile`` kernel is the same for all configurations
     and is embedded once; what its configurations differ in joins in the head."""
 
-    def architecture(self) -> Architecture:
-        """Return the options of the layers."""
-        names = [field.name for field in fields(Architecture)]
-        layers = {name: getattr(self, name) for name in names}
-        return Architecture(**layers | {"cross_config": self.cross_config and self.kind == "layout"})
+    def architecture(self) -> ArchitectureOptions:
+        """Return the options of the layers; a ``tile`` network has no cross-config attention."""
+        layers = {field.name: getattr(self, field.name) for field in fields(ArchitectureOptions)}
+        return ArchitectureOptions(**layers | {"cross_config": self.cross_config and self.kind == "layout"})

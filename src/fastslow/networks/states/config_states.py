@@ -3,8 +3,8 @@
 After l message-passing layers a node's representation depends on the configuration only through the groups of
 tied choices within l hops, so most (node, configuration) pairs of a node share one. A *state* of level l is
 such a class of pairs: pairs of a node whose configurations agree on the choices of its set of groups. A
-network that computes states instead of pairs gives the same result for a fraction of the work. ``README.md``
-beside this file has a drawing.
+network that computes states instead of pairs gives the same result for a fraction of the work. The drawing
+is in ``networks/README.md``.
 """
 
 from dataclasses import dataclass
@@ -22,21 +22,14 @@ class Level:
 
     The nodes that see the same set of groups divide the configurations alike: state = the node's first state
     + class of the configuration under the node's set.
-
-    Args:
-        classes: Classes of the C configurations under each of Q sets.
-        set_index: ``(N,)`` int64, set of groups that each node sees, 0 to Q - 1.
-        itself: ``(S,)`` int64, the node's state one level below; None at level 0.
-        operands: ``(S, S_below)`` CSR, row-normalised: mean over the states of the node's operands; None at
-            level 0.
-        users: ``(S, S_below)`` CSR, the same over the nodes that consume its output; None at level 0.
     """
 
-    classes: Classes
-    set_index: np.ndarray
-    itself: np.ndarray | None = None
+    classes: Classes  # of the C configurations under each of Q sets
+    set_index: np.ndarray  # (N,) int64, set of groups that each node sees, 0 to Q - 1
+    itself: np.ndarray | None = None  # (S,) int64, the node's state one level below; None at level 0
+    # (S, S_below) CSR, row-normalised: mean over the states of the node's operands; None at level 0
     operands: sparse.csr_matrix | None = None
-    users: sparse.csr_matrix | None = None
+    users: sparse.csr_matrix | None = None  # the same over the nodes that consume its output
 
     @cached_property
     def start(self) -> np.ndarray:
@@ -78,9 +71,6 @@ class Level:
         Args:
             node_ids: ``(...)`` positions of nodes.
             configs: ``(...)`` positions of configurations; broadcast against ``node_ids``.
-
-        Returns:
-            ``(...)`` int64, of the shape of both.
         """
         row = self.set_index * self.classes.index.shape[1]  # flat positions: twice as fast as two indices
         return self._offset.take(node_ids) + self.classes.index.ravel().take(row.take(node_ids) + configs)
@@ -184,10 +174,7 @@ class Reach:
 def aggregate(adjacency: sparse.csr_matrix, level: Level, below: Level) -> sparse.csr_matrix:
     """Return the row-normalised ``(S, S_below)`` matrix along one direction of the edges.
 
-    Args:
-        adjacency: ``(n, n_below)`` CSR of ones, the neighbours of each node of the level.
-        level: The level, of n nodes.
-        below: The level below, of n_below nodes.
+    ``adjacency`` is a CSR ``(n, n_below)`` of ones, the neighbours of each node of the level.
     """
     degree = np.diff(adjacency.indptr)[level.node_ids]
     first = adjacency.indptr[level.node_ids]

@@ -13,17 +13,11 @@ from torch import Tensor
 
 
 class Moments(NamedTuple):
-    """Mean and variance of each channel over all (node, configuration) pairs of some configurations.
-
-    Args:
-        num_configs: Number of configurations.
-        mean: ``(D,)``.
-        variance: ``(D,)``, of the population (not Bessel-corrected).
-    """
+    """Mean and variance of each channel over all (node, configuration) pairs of some configurations."""
 
     num_configs: int
-    mean: Tensor
-    variance: Tensor
+    mean: Tensor  # (D,)
+    variance: Tensor  # (D,), of the population (not Bessel-corrected)
 
     def merge(self, other: "Moments") -> "Moments":
         """Return the moments of both sets together (Chan, Golub and LeVeque 1979)."""
@@ -35,17 +29,11 @@ class Moments(NamedTuple):
 
 
 class SoftmaxMean(NamedTuple):
-    """Denominator of each node's softmax over configurations, as a mean: ``exp(top) * mean``.
-
-    Args:
-        num_configs: Number of configurations.
-        top: ``(N, D)`` largest logit of each node and channel.
-        mean: ``(N, D)`` mean over the configurations of ``exp(logit - top)``.
-    """
+    """Denominator of each node's softmax over configurations, as a mean: ``exp(top) * mean``."""
 
     num_configs: int
-    top: Tensor
-    mean: Tensor
+    top: Tensor  # (N, D) largest logit of each node and channel
+    mean: Tensor  # (N, D) mean over the configurations of exp(logit - top)
 
     def merge(self, other: "SoftmaxMean") -> "SoftmaxMean":
         """Return the denominator of both sets together (online softmax, arXiv 1805.02867)."""

@@ -65,10 +65,6 @@ class SparseOperator:
         factors: CSR matrices whose product it is, ``(rows, ...)`` to ``(..., columns)``; usually one. The
             product is not formed. Values are converted to float32.
         differentiable: Whether to hold the transposed matrices, which gradients need and nothing else.
-
-    Shapes:
-        - **input:** :math:`(columns, D)`
-        - **output:** :math:`(rows, D)`, float32
     """
 
     def __init__(self, *factors: sparse.csr_matrix, differentiable: bool = True):
@@ -90,7 +86,7 @@ class SparseOperator:
         return rows.repeat_interleave(matrix.offsets.diff()), matrix.indices
 
     def __matmul__(self, x: Tensor) -> Tensor:
-        """Return ``matrix @ x`` in float32, also under autocast."""
+        """Return ``matrix @ x`` ``(rows, D)`` of ``x`` ``(columns, D)`` in float32, also under autocast."""
         with torch.autocast(x.device.type, enabled=False):
             x = x.float()
             for forward, *backward in reversed(self._factors):
@@ -99,17 +95,11 @@ class SparseOperator:
 
 
 def take_rows(x: Tensor, index: Tensor | slice) -> Tensor:
-    """Return ``x[index]``, with the gradient that is fast on a CPU.
+    """Return ``x[index]`` ``(..., D)``, rows of ``x`` ``(rows, D)``, with the gradient that is fast on a CPU.
 
     There the gradient of ``index_select`` takes half the time of an indexed tensor's, and a tenth of an
-    embedding's. On a GPU it would add in an order that changes from run to run.
-
-    Args:
-        x: ``(rows, D)``.
-        index: ``(...)`` rows; a slice in the dense form that ours is compared with.
-
-    Returns:
-        ``(..., D)``.
+    embedding's. On a GPU it would add in an order that changes from run to run. The dense form that ours is
+    compared with indexes by a slice.
     """
     if isinstance(index, slice) or x.device.type != "cpu":
         return x[index]
@@ -119,12 +109,8 @@ def take_rows(x: Tensor, index: Tensor | slice) -> Tensor:
 def largest_rows(operator: SparseOperator, x: Tensor) -> Tensor:
     """Return for each row of a matrix of ones the largest of the rows that it would sum, by channel.
 
-    Args:
-        operator: The matrix, ``(rows, columns)``; no row is empty.
-        x: ``(columns, D)``.
-
-    Returns:
-        ``(rows, D)`` float32. Of equal rows the gradient goes to one.
+    The matrix ``(rows, columns)`` has no empty row, ``x`` is ``(columns, D)`` and the result ``(rows, D)``
+    float32. Of equal rows the gradient goes to one.
     """
     with torch.autocast(x.device.type, enabled=False):
         x = x.float()

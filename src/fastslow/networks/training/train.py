@@ -9,27 +9,22 @@ import numpy as np
 import torch
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
-from fastslow.features.folds import HELD_OUT_CONFIGS, leave_fold_out
-from fastslow.features.graph import GraphSet, Predictions, draw_configs, trainable
+from fastslow.features.folds import leave_fold_out
+from fastslow.features.graph import GraphSet, Predictions, trainable
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.devices import autocast, loss_scaler, seed_generator
-from fastslow.networks.hardware.memory import AdamW, BoundedCache, FreedMemory, held_bytes, prefetch
-from fastslow.networks.model.graph_batch import Batch
+from fastslow.networks.hardware.memory import AdamW, FreedMemory, prefetch
 from fastslow.networks.model.losses import Loss
 from fastslow.networks.predict.dataset import GraphDataset, make_network
 from fastslow.networks.settings.options import NetworkOptions
 from fastslow.networks.settings.segments import same_schedule
-from fastslow.networks.states.sparse import move
 from fastslow.networks.training.validation import (
     Diverged,
     Validation,
     check_loss,
     check_weights,
     predict_shared,
-    stop,
 )
-
-Example = tuple[Any, torch.Tensor]  # a batch, and the runtimes of its configurations
 
 
 class Training:
@@ -39,7 +34,7 @@ class Training:
     generator state, and a resumed training equals an uninterrupted one.
 
     Attributes:
-        stored: Names of the attributes whose state is in a checkpoint.
+        held_out: Names of the train graphs that ``folds`` leaves out.
     """
 
     def __init__(self, options: NetworkOptions, dataset: GraphDataset):
@@ -56,20 +51,16 @@ class Training:
         self.names = trainable(dataset.sources)
         self.held_out: list[str] = []
         if options.folds:
-            self.names, self.held_out = leave_fold_out(
-                dataset.sources, self.names, options.folds, options.seed
-            )
+            sources = dataset.sources
+            self.names, self.held_out = leave_fold_out(sources, self.names, options.folds, options.seed)
         self.validation = Validation(options, dataset, self.network)
-        self.stored = ["network", "optimizer", "scaler", "validation"]
         self.segments = None
         if options.segment_training != "none":
             from fastslow.networks.segments.training import SegmentTraining
 
             self.segments = SegmentTraining(options, dataset, self.network)
-            self.stored.append("segments")
         self.epoch, self.first_loss, self.seconds = 0, math.nan, 0.0
         self.warnings: list[str] = []
-        self._whole = BoundedCache[Example](dataset.memory // 4, held_bytes)
         self._freed = FreedMemory(most=dataset.memory // 4)
 
     def run_epoch(self) -> float:
@@ -87,33 +78,34 @@ class Training:
         groups = np.array_split(np.arange(len(names)), steps)
         share = np.concatenate([distributed.share(group) for group in groups])  # of several processes
         examples = prefetch(map(self.example, [drawn[n] for n in share]))
+        epochs = range(options.epochs)  # of the learning rate's schedule
+        if self.segments:
+            epochs = same_schedule(options, self.epoch)
+        first = (self.epoch - epochs.start) * steps
         losses = []
         for position, group in enumerate(groups):
-            rate = scheduled(options, self.epoch, position, steps)
+            rate = learning_rate(options, first + position, len(epochs) * steps)
             losses += self.step(examples, seeds[distributed.share(group)].tolist(), len(group), rate)
             self._freed.after_step()
         self.epoch += 1
         return distributed.mean_loss(losses, self.dataset.device)
 
-    def step(self, examples: Iterator[Example], seeds: list[int], size: int, rate: float) -> list:
-        """Take one step on ``size`` graphs, of which this process takes an example for each of its ``seeds``.
+    def step(self, examples: Iterator, seeds: list[int], size: int, rate: float) -> list:
+        """Take one step and return the losses of its examples on the device, without waiting for it.
 
         Args:
-            examples: Batches with their runtimes; the next ones are taken.
-            seeds: Seed of the dropout of each example.
+            examples: Of :meth:`example`; the next ones are taken.
+            seeds: Seed of the dropout of each example that this process takes.
             size: Number of graphs of the step, of all processes.
             rate: Learning rate.
-
-        Returns:
-            The losses of its examples on the device, without waiting for it.
         """
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
         losses = []
-        for seed, (batch, runtime) in zip(seeds, examples, strict=False):
+        for seed, example in zip(seeds, examples, strict=False):
             seed_generator(self.dataset.device, seed)  # the same dropout whichever process has it
-            loss = self.graph_loss(batch, runtime)
+            loss = self.graph_loss(example)
             self.scaler.scale(loss / size).backward()
             losses.append(loss.detach())
         distributed.add_gradients(self.network)
@@ -129,38 +121,27 @@ class Training:
         size = self.options.configs_per_step
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
-    def example(self, drawn: tuple[str, np.ndarray, int | None]) -> Example:
-        """Return a batch and its labels on the device; an example of all configurations and edges is kept."""
-        name, configs, seed = drawn
-        if seed is not None or len(configs) < self.dataset.num_configs(TRAIN, name):
-            return self.make_example(name, configs, seed)
-        return self._whole.get(name, lambda: self.make_example(name, configs))
-
-    def make_example(self, name: str, configs: np.ndarray, seed: int | None = None) -> Example:
-        """Return a step's input of one train graph, and its labels, on the device.
+    def example(self, drawn: tuple[str, np.ndarray, int | None]) -> Any:
+        """Return what a step reads of one train graph, on the device: a batch, or the segments.
 
         Args:
-            name: The graph.
-            configs: ``(C,)`` positions of its configurations.
-            seed: Draws the dropped edges, or the segments; None where nothing is drawn.
-
-        Returns:
-            The batch (or the segments) and the ``(C,)`` runtimes.
+            drawn: The graph, positions ``(C,)`` of its configurations, and the seed that draws the dropped
+                edges or the segment; None where nothing is drawn.
         """
-        graph = self.dataset.graph(TRAIN, name)
-        kept = None
-        runtime = move(torch.from_numpy(graph.graph.runtime[configs]), self.dataset.device)
+        name, configs, seed = drawn
         if self.segments:
-            return self.segments.example(name, configs, seed), runtime
+            return self.segments.example(name, configs, seed)
+        kept = None
         if seed is not None:  # the same edges for all configurations
-            kept = np.random.default_rng(seed).random(len(graph.edge_index)) >= self.options.edge_dropout
-        return self.dataset.batch(TRAIN, name, configs, kept), runtime
+            edges = self.dataset.graph(TRAIN, name).edge_index
+            kept = np.random.default_rng(seed).random(len(edges)) >= self.options.edge_dropout
+        return self.dataset.batch(TRAIN, name, configs, kept)
 
-    def graph_loss(self, batch: Batch, runtime: torch.Tensor) -> torch.Tensor:
-        """Return the loss ``()`` of some configurations of a graph, whose runtimes are ``(C,)``."""
+    def graph_loss(self, example: Any) -> torch.Tensor:
+        """Return the loss ``()`` of some configurations of a graph."""
         with autocast(self.dataset.device):
-            prediction = (self.segments or self.network)(batch)
-        return self.loss(prediction, runtime)
+            prediction = (self.segments or self.network)(example)
+        return self.loss(prediction, example.runtime)
 
     def run(
         self,
@@ -175,8 +156,7 @@ class Training:
         Args:
             seconds: Time of the whole training after which no further epoch begins.
             on_epoch: Called with the mean loss of every epoch.
-            on_metrics: Called after every evaluation with its row of the history, see
-                :class:`~fastslow.networks.training.validation.Validation`.
+            on_metrics: Called after every evaluation with its row of the history, see :class:`Validation`.
 
         Raises:
             Diverged: It did so before the first evaluation.
@@ -199,13 +179,25 @@ class Training:
                 if due:
                     validation.evaluate(self.epoch, loss)
             except Diverged as error:
-                self.warnings.append(stop(error, self.epoch, loss, options, validation.history))
+                self.warnings.append(self._why_stopped(error, loss))
                 break
             if late and self.epoch < options.epochs:
                 over = f"stopped after epoch {self.epoch} of {options.epochs}"
                 self.warnings.append(f"{over}: its time is over (hours={seconds / 3600:g})")
             if due and on_metrics:
                 on_metrics(validation.history[-1])
+
+    def _why_stopped(self, error: Diverged, loss: float) -> str:
+        """Return why the training ended, the remedy, and which weights are kept; raise if there are none."""
+        rate, norm = self.options.learning_rate, self.options.max_grad_norm
+        said = (
+            f"diverged in epoch {self.epoch} (loss {loss:.4g}): {error}; lower learning_rate (now {rate:g})"
+            f" or max_grad_norm (now {norm:g})"
+        )
+        history = self.validation.history
+        if not history:
+            raise Diverged(f"{said}. There are no weights to keep: it was not evaluated before") from None
+        return f"{said}. Stopped; the weights up to epoch {history[-1]['epoch']} are kept"
 
     def predict(self, slug: str) -> tuple[dict, Predictions]:
         """Choose a collection's weights and predict its valid and test graphs with them.
@@ -221,20 +213,6 @@ class Training:
         others = [split for split in PREDICTED_SPLITS if split != VALID]
         rest = {split: predict_shared(self.network, self.dataset, slug, split) for split in others}
         return score, {VALID: predictions, **rest}
-
-    def predict_held_out(self, slug: str) -> dict[str, np.ndarray]:
-        """Predict the train graphs of a collection that ``folds`` left out, with the weights that are loaded.
-
-        Returns:
-            By graph, ``(n,)`` of its distinct configurations that :func:`draw_configs` draws.
-        """
-        only = {}
-        for name in self.held_out:
-            prefix, _, stem = name.partition("/")
-            if prefix == slug:
-                graph = self.dataset.sources[slug].graph(TRAIN, stem)
-                only[stem] = graph.config_ids[draw_configs(graph.num_configs, HELD_OUT_CONFIGS, 0, stem)]
-        return predict_shared(self.network, self.dataset, slug, TRAIN, only)
 
 
 def train(
@@ -263,12 +241,9 @@ def train(
 
 
 def learning_rate(options: NetworkOptions, step: int, steps: int) -> float:
-    """Return a step's learning rate: linear warm-up, then cosine to 0 (arXiv 1608.03983) or constant.
+    """Return the learning rate of a step, from 0, of a schedule of so many steps.
 
-    Args:
-        options: Peak, ``warmup`` and ``schedule``.
-        step: Number of the step, from 0.
-        steps: Number of steps of the schedule.
+    It is a linear warm-up, then a cosine to 0 (arXiv 1608.03983), or constant.
     """
     warm = options.warmup * steps
     if step < warm:
@@ -276,18 +251,3 @@ def learning_rate(options: NetworkOptions, step: int, steps: int) -> float:
     if options.schedule == "constant":
         return options.learning_rate
     return options.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
-
-
-def scheduled(options: NetworkOptions, epoch: int, position: int, steps: int) -> float:
-    """Return the learning rate of a step of an epoch.
-
-    Args:
-        options: Options of the training.
-        epoch: Number of the epoch, from 0.
-        position: Number of the step in the epoch, from 0.
-        steps: Number of steps of an epoch.
-    """
-    epochs = range(options.epochs)
-    if options.segment_training != "none":
-        epochs = same_schedule(options, epoch)
-    return learning_rate(options, (epoch - epochs.start) * steps + position, len(epochs) * steps)

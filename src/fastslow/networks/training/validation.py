@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -24,14 +24,11 @@ def predict_shared(
     split: str,
     only: Mapping[str, np.ndarray | slice] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Predict as :func:`fastslow.networks.predict.dataset.predict` does; of several processes each a share.
-
-    Returns:
-        ``(C_file,)`` float64 per graph, or one value per position of ``only``, in every process.
-    """
-    names = [name for name in dataset.sources[slug].names(split) if only is None or name in only]
-    mine = {name: slice(None) if only is None else only[name] for name in share(names)}
-    return merge(predict(network, dataset, slug, split, mine), names)
+    """Predict as ``predict/dataset.py`` does; of several processes each predicts a share of the graphs."""
+    if only is None:
+        only = dict.fromkeys(dataset.sources[slug].names(split), slice(None))
+    mine = {name: only[name] for name in share([*only])}
+    return merge(predict(network, dataset, slug, split, mine), [*only])
 
 
 class Validation:
@@ -46,8 +43,6 @@ class Validation:
         best: Score, epoch and weights (on the CPU) of the best evaluation, per collection slug.
         recent: Weights of the last ``average_last`` evaluations, on the CPU.
     """
-
-    STATE = ("history", "best", "recent")
 
     def __init__(self, options: NetworkOptions, dataset: GraphDataset, network: RankingNetwork):
         self.options, self.dataset, self.network = options, dataset, network
@@ -67,9 +62,11 @@ class Validation:
         }
 
     def predict(self, slug: str, only: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
-        """Predict a collection's valid graphs, see :func:`predict_shared`; Diverged if one is not finite."""
+        """Predict a collection's valid graphs; :class:`Diverged` is raised if a prediction is not finite."""
         predictions = predict_shared(self.network, self.dataset, slug, VALID, only)
-        check_outputs(predictions)
+        for name, prediction in predictions.items():
+            if not np.isfinite(prediction).all():
+                raise Diverged(f"the network's predictions of {name} are not finite")
         return predictions
 
     def score(self, slug: str) -> tuple[float, dict[str, float]]:
@@ -96,9 +93,8 @@ class Validation:
         for slug, score in scores.items():
             if score > self.best[slug]["score"]:
                 self.best[slug] = {"score": score, "epoch": epoch, "weights": weights}
-        self.recent = (
-            [*self.recent, weights][-self.options.average_last :] if self.options.average_last else []
-        )
+        last = self.options.average_last
+        self.recent = [*self.recent, weights][-last:] if last else []
 
     def is_stale(self, epoch: int) -> bool:
         """Return whether ``patience`` evaluations passed without a better score of any collection."""
@@ -138,19 +134,9 @@ class Validation:
         """Return the mean of the recent weights (stochastic weight averaging, arXiv 1803.05407)."""
         return {name: torch.stack([w[name].float() for w in self.recent]).mean(0) for name in self.recent[0]}
 
-    def state_dict(self) -> dict:
-        """Return what a checkpoint stores."""
-        return {name: getattr(self, name) for name in self.STATE}
-
-    def load_state_dict(self, state: dict) -> None:
-        """Restore what :meth:`state_dict` returned."""
-        for name in self.STATE:
-            setattr(self, name, state[name])
-
 
 EXPLODED = 10.0
-"""Multiple of the first epoch's mean loss that counts as exploded; none of 25 recorded trainings exceeds
-it."""
+"""Multiple of the first epoch's mean loss that none of 25 recorded trainings exceeds."""
 
 
 class Diverged(FastslowError):
@@ -158,16 +144,10 @@ class Diverged(FastslowError):
 
 
 def check_loss(loss: float, first: float) -> None:
-    """Look at the mean loss of an epoch; one that is not finite is left to :func:`check_weights`.
+    """Raise :class:`Diverged` if the mean loss of an epoch is more than :data:`EXPLODED` times the first one.
 
-    The first epoch is mostly warm-up of a network that knows nothing, so no healthy epoch is much worse.
-
-    Args:
-        loss: The loss.
-        first: The loss of the first epoch that had a finite one.
-
-    Raises:
-        Diverged: It is more than :data:`EXPLODED` times the first one.
+    The first epoch is mostly warm-up of a network that knows nothing, so no healthy epoch is much worse. A
+    loss that is not finite is left to :func:`check_weights`.
     """
     if math.isfinite(loss) and 0 < EXPLODED * first < loss:
         raise Diverged(f"the loss is more than {EXPLODED:g} times the first epoch's, {first:.4g}")
@@ -182,34 +162,3 @@ def check_weights(network: nn.Module) -> None:
     finite = torch.stack([torch.isfinite(values).all() for values in network.state_dict().values()])
     if not finite.all():
         raise Diverged("weights of the network are not finite")
-
-
-def check_outputs(predictions: Mapping[str, np.ndarray]) -> None:
-    """Raise :class:`Diverged` if a prediction ``(C,)`` of a graph is not finite."""
-    for name, prediction in predictions.items():
-        if not np.isfinite(prediction).all():
-            raise Diverged(f"the network's predictions of {name} are not finite")
-
-
-def stop(
-    error: Diverged, epoch: int, loss: float, options: NetworkOptions, history: Sequence[Mapping]
-) -> str:
-    """Return a warning: why a training ended, the remedy, and which weights are kept.
-
-    Args:
-        error: What diverged.
-        epoch: Number of the epoch, from 1.
-        loss: Its mean loss.
-        options: Options of the training.
-        history: A row for each evaluation before.
-
-    Raises:
-        Diverged: No weights were evaluated before.
-    """
-    said = (
-        f"diverged in epoch {epoch} (loss {loss:.4g}): {error}; lower learning_rate (now"
-        f" {options.learning_rate:g}) or max_grad_norm (now {options.max_grad_norm:g})"
-    )
-    if not history:
-        raise Diverged(f"{said}. There are no weights to keep: it was not evaluated before") from None
-    return f"{said}. Stopped; the weights up to epoch {history[-1]['epoch']} are kept"
