@@ -119,17 +119,13 @@ def graph_of(
     configurable = program.node_config_ids if is_layout else np.zeros(0, np.int64)
     arrays = (program.node_feat, program.node_opcode, program.edge_index)
     tensors = config_tensors(*arrays, configurable, operands)
-    pairs = copy_pairs(*arrays, configurable, tensors, COPIES_THROUGH)
+    pairs, pair_axes = copy_pairs(*arrays, configurable, tensors, COPIES_THROUGH)
     defaults = np.full(tensors.dims.shape, -1, np.int8)
     if is_layout:
         layouts, choices, runtime = program.layouts, program.choices, program.runtime
+        columns = np.zeros((len(runtime), 0), np.float32)  # computed below, from the graph
         if options.compiler_defaults:
             defaults = find_default_layouts(program)
-        kinds = program.node_opcode[configurable]
-        violation, violation_names = violation_features(tensors, kinds, layouts, choices, defaults)
-        copies, copy_names = copy_features(pairs, layouts, choices)
-        columns = np.concatenate([violation, copies], 1)
-        names = violation_names + copy_names
     else:
         layouts = np.full((1, LAYOUT_WIDTH), -1, np.int8)
         choices = no_choices(len(program.runtime))
@@ -148,8 +144,8 @@ def graph_of(
         config_index=kept.config_index.astype(np.int32),
         tensor_sizes=tensors.dims.astype(np.int32),
         tensor_bytes=tensors.element_bytes.astype(np.uint8),
-        pairs=np.stack([pairs.producer_index, pairs.consumer_index, pairs.consumer_role], 1).astype(np.int32),
-        pair_axes=pairs.axes.astype(np.int8),
+        pairs=pairs,
+        pair_axes=pair_axes,
         layouts=layouts,
         default_layouts=defaults,
         choices=choices,
@@ -158,6 +154,11 @@ def graph_of(
         config_row=np.arange(len(runtime), dtype=np.int32),
         file_runtime=runtime,
     )
+    if is_layout:
+        violation, names = violation_features(graph)
+        copies, copy_names = copy_features(graph)
+        graph = replace(graph, config_feat=np.concatenate([violation, copies], 1))
+        names += copy_names
     return merge_duplicates(graph) if options.merge_duplicates else graph, names
 
 

@@ -65,8 +65,7 @@ def read_training(sources: Mapping[str, GraphSet], options: RankerOptions = Rank
     if options.folds:
         names, held_out = leave_fold_out(sources, names, options.folds, options.seed)
     bin_rows = min(options.configs_per_graph, max(2, BIN_ROWS // len(names)))
-    samples = [(names, options.configs_per_graph), (names, bin_rows)]
-    train, bins = read_tables(sources, TRAIN, samples, options.seed)
+    train, bins = read_tables(sources, TRAIN, names, [options.configs_per_graph, bin_rows], options.seed)
     valid = read_table(sources, VALID, max_configs=options.valid_configs)
     kind = next(iter(sources.values())).collection.kind
     return RankerTables(kind, train, bins, valid, tuple(held_out))
