@@ -1,7 +1,7 @@
 """A program with its distinct configurations, ready for a model."""
 
 import zlib
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -221,27 +221,6 @@ def with_signal(sources: Mapping[str, GraphSet]) -> list[str]:
         for name, runtime in source.labels(TRAIN).items()
         if name not in held_out and runtime.min() < runtime.max()
     ]
-
-
-def draw_graphs(
-    sources: Mapping[str, GraphSet], split: str, names: Sequence[str], max_configs: int | None, seed: int
-) -> Iterator[tuple[Graph, np.ndarray | slice, np.ndarray]]:
-    """Yield each graph with the rows and runtimes of a random sample of its configurations.
-
-    Args:
-        sources: Graphs by the prefix of their graphs' names, as for :func:`trainable`.
-        split: ``train``, ``valid`` or ``test``.
-        names: Graphs to read, ``<prefix>/<graph>`` or ``<graph>``.
-        max_configs: Maximum configurations of a graph; ``None`` takes all.
-        seed: Seed of the samples.
-
-    Yields:
-        The graph, the rows ``(n,)`` that were drawn, and their runtimes ``(n,)``.
-    """
-    for name in names:
-        prefix, _, stem = name.rpartition("/")
-        graph = sources[prefix].graph(split, stem)
-        yield graph, *draw_rows(graph, split, name, max_configs, seed)
 
 
 def draw_rows(

@@ -3,13 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
 from fastslow.competition import node_columns
-from fastslow.core.errors import DataError, counted
-from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.features.configs.tpu_tiling import LANES
 from fastslow.features.nodes.node_encodings import DEPTH_NAMES
 from fastslow.hlo.graph_arrays import EXTRA_NAMES
@@ -159,30 +156,3 @@ class ScalerFit:
             for name in ("mean_", "var_")
         )
         return Scaler._of_moments(mean, variance)
-
-
-def write_scalers(path: Path, **scalers: Scaler) -> None:
-    """Write scalers to one npz file, such as ``write_scalers(path, node=one, config=another)``.
-
-    The file has two float64 arrays ``(F,)`` for each: ``node_mean`` and ``node_std``.
-    """
-    arrays = {f"{name}_{part}": getattr(s, part) for name, s in scalers.items() for part in ("mean", "std")}
-    write_arrays(path, arrays)
-
-
-def read_scaler(path: Path, name: str, length: int | None = None) -> Scaler:
-    """Read one scaler of :func:`write_scalers`.
-
-    Args:
-        path: The npz file, checked by its checksum.
-        name: Name that the scaler was written by.
-        length: Number of columns that it must have; any by default.
-
-    Raises:
-        DataError: The file is missing or broken, or holds no scaler of that name and length.
-    """
-    remedy = "Delete the features folder and run the feature notebook again"
-    mean, std = read_arrays(path, [f"{name}_mean", f"{name}_std"], remedy).values()
-    if length not in (None, len(mean)):
-        raise DataError(path, f"{name} has {counted(len(mean), 'column')}, {length} wanted", remedy)
-    return Scaler(mean, std)

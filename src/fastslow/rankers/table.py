@@ -72,21 +72,14 @@ def hash_rows(rows: np.ndarray) -> np.ndarray:
 
     That calls several functions for each column, which takes longer than all else where rows are few.
     """
-    varies = (rows != rows[:1]).any(0)
-    first = _hash_values(rows[:1])
-    other = iter(_hash_values(rows[:, varies]).T)
+    columns = (rows + 0).T  # adding 0 turns -0.0 into 0.0: the two are equal but hash differently
+    hashes = pd.util.hash_array(columns.ravel(), categorize=False).reshape(columns.shape)
     combined = np.full(len(rows), 0x345678, np.uint64)
     factor = 1000003
-    for place, vary in enumerate(varies):
-        combined = (combined ^ (next(other) if vary else first[:, place])) * np.uint64(factor)
-        factor += 82520 + 2 * (rows.shape[1] - place)
+    for number, column in enumerate(hashes):
+        combined = (combined ^ column) * np.uint64(factor)
+        factor += 82520 + 2 * (len(hashes) - number)
     return combined + np.uint64(97531)
-
-
-def _hash_values(rows: np.ndarray) -> np.ndarray:
-    """Return the hash of every value, ``(n, F)`` uint64."""
-    # adding 0 turns -0.0 into 0.0: the two are equal but hash differently
-    return pd.util.hash_array((rows + 0).ravel(), categorize=False).reshape(rows.shape)
 
 
 def read_table(

@@ -9,9 +9,10 @@ import numpy as np
 from fastslow.competition import node_columns
 from fastslow.competition.node_columns import LISTS
 from fastslow.competition.opcodes import OPCODES
-from fastslow.features.nodes.pruning import WHOLE_GRAPH, hop_distance
 from fastslow.hlo.graph_arrays import EXTRA_NAMES
 
+WHOLE_GRAPH = -1
+"""Number of hops that has no maximum."""
 DEPTH_NAMES = ("num_operands", "num_users", "from_outputs", "from_inputs")
 EXTRA_COLUMNS = (*DEPTH_NAMES, *EXTRA_NAMES)
 """Names of the columns of ``Graph.node_extra``."""
@@ -44,6 +45,41 @@ def depth_encodings(edge_index: np.ndarray, num_nodes: int) -> np.ndarray:
     depth = hop_distance(edge_index, num_nodes, outputs, WHOLE_GRAPH, "operands")
     height = hop_distance(edge_index, num_nodes, inputs, WHOLE_GRAPH, "users")
     return np.stack([operands, users, depth, height], 1).astype(np.float32)
+
+
+def hop_distance(
+    edge_index: np.ndarray, num_nodes: int, start_ids: np.ndarray, hops: int, direction: str = "both"
+) -> np.ndarray:
+    """Compute every node's distance from the nearest start node by breadth-first search.
+
+    Args:
+        edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
+        num_nodes: N.
+        start_ids: ``(S,)`` nodes at distance 0.
+        hops: Maximum distance; :data:`WHOLE_GRAPH` has none.
+        direction: ``operands`` walks from consumer to operand, ``users`` from operand to consumer,
+            ``both`` either way.
+
+    Returns:
+        ``(N,)`` int64 distances, -1 where not reached.
+    """
+    distance = np.full(num_nodes, -1, np.int64)
+    distance[start_ids] = 0
+    user, operand = edge_index[:, 0], edge_index[:, 1]
+    step = 0
+    while step != hops:
+        last = distance == step
+        reached = np.zeros(num_nodes, bool)
+        if direction in ("both", "operands"):
+            reached[operand[last[user]]] = True
+        if direction in ("both", "users"):
+            reached[user[last[operand]]] = True
+        reached &= distance < 0
+        if not reached.any():
+            break
+        step += 1
+        distance[reached] = step
+    return distance
 
 
 PADDING = -1.0
