@@ -72,11 +72,10 @@ def merge_duplicates(graph: Graph) -> Graph:
         equal choices (layout) or equal features (tile).
     """
     if len(graph.config_index):
-        group, _ = pd.factorize(distinct_rows(graph.choices.values.T, graph.num_configs)[1])
+        _, kind = distinct_rows(graph.choices.values.T, graph.num_configs)
     else:
-        number: dict[bytes, int] = {}
-        rows = graph.config_feat + 0  # turns -0.0 into 0.0
-        group = np.array([number.setdefault(row.tobytes(), len(number)) for row in rows])
+        kind = np.array([row.tobytes() for row in graph.config_feat + 0], object)  # + 0 turns -0.0 into 0.0
+    group, _ = pd.factorize(kind)
     _, kept, count = np.unique(group, return_index=True, return_counts=True)
     return replace(
         graph,

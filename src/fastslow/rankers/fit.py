@@ -136,13 +136,8 @@ def boost(
 ) -> list[Evaluation]:
     """Grow trees, until the time is over or, with ``early_stopping_rounds``, valid stops improving.
 
-    Args:
-        options: What the trees learn.
-        trees: An ensemble without trees.
-        kind: ``layout`` or ``tile``, which decides the metric.
-        valid: Rows to evaluate on, with the columns that the trees read.
-        seconds: As for :func:`fit`.
-        report: As for :func:`fit`.
+    ``trees`` is an ensemble without trees, and ``valid`` has the columns that it reads. The kind, ``layout``
+    or ``tile``, decides the metric. Other arguments are as for :func:`fit`.
 
     Returns:
         Every evaluation; the last tree is always evaluated.

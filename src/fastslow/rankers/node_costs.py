@@ -1,8 +1,7 @@
 """Costs of a configurable node under its layouts: tiles, work on padding, reordered and moved bytes.
 
-Everything is computed per distinct combination of layouts of a node
-(:class:`fastslow.features.configs.layout_states.LayoutStates`), a few thousand per graph, summed per class of
-configurations that agree on the tied choices of a node, and then per configuration.
+Everything is computed per distinct combination of layouts of a node, a few thousand per graph
+(:class:`fastslow.features.configs.layout_states.LayoutStates`).
 """
 
 import numpy as np
@@ -14,10 +13,6 @@ from fastslow.features.configs.config_tensors import roles_of
 from fastslow.features.configs.default_layouts import is_off_default
 from fastslow.features.configs.tpu_tiling import LANES, Tiling, tile
 from fastslow.features.graph import Graph
-
-_FEATURE_AXES = ("minor_batch", "minor_feature", "minor_spatial")
-_KERNEL_AXES = ("minor_input_feature", "minor_output_feature", "minor_spatial")
-_PLAIN_AXES = ("minor_last", "minor_second_last", "minor_other")
 
 
 def graph_tensor_bytes(graph: Graph) -> np.ndarray:
@@ -63,13 +58,9 @@ def strides(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
     axes = np.arange(LAYOUT_WIDTH)
     named = np.asarray(layouts)[..., None, :] == axes[:, None]  # axis by place from minor to major
     place = np.where(named.any(-1), named.argmax(-1), 2 * LAYOUT_WIDTH - 1 - axes)
-    dims, place = np.broadcast_arrays(np.where(dims > 0, dims, 1).astype(np.int64), place)
-    order = np.argsort(place, axis=-1, kind="stable")
-    sizes = np.take_along_axis(dims, order, -1)
-    before = np.concatenate([np.ones_like(sizes[..., :1]), sizes[..., :-1].cumprod(-1)], -1)
-    ordered = np.empty_like(before)
-    np.put_along_axis(ordered, order, before, -1)
-    return ordered
+    inside = place[..., None, :] < place[..., None]  # for each axis, those whose neighbours are nearer
+    size = np.where(dims > 0, dims, 1)
+    return np.where(inside, size[..., None, :], 1).prod(-1)
 
 
 _ROW_MAJOR = np.full(LAYOUT_WIDTH, -1)
@@ -93,14 +84,8 @@ def is_bitcast(
     Conservative: False where the row-major strides of the two shapes do not divide one another (for example 6
     by 4 to 8 by 3) and a layout is not row-major, although that may be a bitcast too.
 
-    Args:
-        dims: (n, 6) sizes before, 0-padded.
-        layouts: (n, 6) layouts before, minor to major, -1 padded.
-        new_dims: (n, 6) sizes after, of the same number of elements.
-        new_layouts: (n, 6) layouts after.
-
-    Returns:
-        (n,) bool.
+    Sizes (n, 6), 0-padded, and layouts (n, 6), -1 padded, are before and after the reshape; the result is
+    (n,) bool.
     """
     sides = [(dims, layouts), (new_dims, new_layouts)]
     # The address of an element is linear in its digits. Where the row-major strides of both shapes divide one
@@ -131,8 +116,10 @@ def _minor_axis_role(graph: Graph, nodes: np.ndarray, role: int, kind: str, mino
 def axis_names(kind: str, role: str) -> tuple[str, str, str]:
     """Return names of what the minor-most axis may be: a convolution's batch, say, or the last axis."""
     if kind != "convolution":
-        return _PLAIN_AXES
-    return _KERNEL_AXES if role == "kernel" else _FEATURE_AXES
+        return "minor_last", "minor_second_last", "minor_other"
+    if role == "kernel":
+        return "minor_input_feature", "minor_output_feature", "minor_spatial"
+    return "minor_batch", "minor_feature", "minor_spatial"
 
 
 def state_terms(graph: Graph, kind: str, node: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, list[str]]:

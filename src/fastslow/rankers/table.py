@@ -23,14 +23,10 @@ from fastslow.rankers.node_costs import graph_tensor_bytes, node_flops, state_te
 class Table:
     """Features and runtimes of the configurations of some graphs."""
 
-    names: list[str]
-    """Name of each graph."""
-    rows: list[np.ndarray]
-    """``(C, F)`` float32 of each graph."""
-    runtimes: list[np.ndarray]
-    """``(C,)`` of each graph; 0 where unknown."""
-    columns: list[str]
-    """Names of the F columns."""
+    names: list[str]  # of each graph
+    rows: list[np.ndarray]  # (C, F) float32 of each graph
+    runtimes: list[np.ndarray]  # (C,) of each graph; 0 where unknown
+    columns: list[str]  # names of the F columns
 
     def labels(self) -> dict[str, np.ndarray]:
         """Return the runtimes ``(C,)`` per graph."""
@@ -194,8 +190,7 @@ def physical_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
     Returns:
         ``(C, V)`` float32 and the V names. Bytes and FLOPs are shares of the unpadded bytes of all
         configurable tensors and of the FLOPs of all nodes. A difference of two configurations then weighs the
-        same in a program of any size. (With log(1 + x), the step from nothing to something is equally large,
-        however little it is.)
+        same in a program of any size.
     """
     kinds = graph.node_opcode[graph.config_index]
     parts, names = [], []
@@ -218,11 +213,7 @@ def physical_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
 
 
 def _copy_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
-    """Sum copies, their bytes and the padded bytes of both sides in each of ``COPY_GROUPS``.
-
-    Returns:
-        ``(C, 3 groups)`` float64 and the names.
-    """
+    """Sum copies, their bytes and the padded bytes of both sides in each of ``COPY_GROUPS``, with names."""
     states = PairStates(graph)
     producer, consumer, role = states.pairs.T
     nodes = np.stack([producer, consumer], 1)
@@ -248,11 +239,7 @@ _COUNTS = tuple(f"count_{opcode_name(opcode)}" for opcode in range(len(OPCODES) 
 
 
 def context_features(graph: Graph, kind: str) -> tuple[np.ndarray, list[str]]:
-    """Compute what is equal for all configurations of a graph: its size and its operations.
-
-    Args:
-        graph: The graph.
-        kind: ``layout`` or ``tile``, the kind of its collection.
+    """Compute what is equal for all configurations of a ``layout`` or ``tile`` graph: size and operations.
 
     Returns:
         ``(W,)`` float32 and the names: log(1 + count) of nodes, edges and of the nodes of each opcode, log(1

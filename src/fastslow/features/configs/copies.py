@@ -1,10 +1,9 @@
 """Copies implied by a configuration: producer and consumer request different layouts of one tensor.
 
 Where a configurable node's output is, directly or through element-wise nodes and transposes, the input or
-kernel of another one and the two layouts given differ, the compiler has to copy the tensor in between. (The
-number of copied elements is a feature of the 11th place's LightGBM model.) A transpose moves no byte where
-the layout of its output is the layout of its input with the axes renamed. A reshape is itself configurable
-and ends the path.
+kernel of another one and the two layouts given differ, the compiler has to copy the tensor in between (11th
+place of the competition). A transpose moves no byte where the layout of its output is the layout of its input
+with the axes renamed. A reshape is itself configurable and ends the path.
 """
 
 import numpy as np
@@ -57,13 +56,12 @@ def copy_pairs(
         ``Graph.pairs`` ``(P, 3)`` int32, sorted by consumer, role and producer, and ``Graph.pair_axes``
         ``(P, 6)`` int8.
     """
-    nodes = np.asarray(node_config_ids, dtype=np.int64)
     consumer, role = np.nonzero(tensors.known & (tensors.rank >= 2) & (np.arange(3) > 0))
     steps = _same_tensor_steps(node_feat, node_opcode, edge_index)
     tensor, node, axes = _walk(tensors.source_ids[consumer, role], steps, len(node_opcode), through)
 
     position = np.full(len(node_opcode), -1)
-    position[nodes] = np.arange(len(nodes))
+    position[node_config_ids] = np.arange(len(node_config_ids))
     readers = np.flatnonzero(position[node] >= 0)
     readers = readers[np.lexsort((position[node[readers]], tensor[readers]))]
     consumer, role = consumer[tensor[readers]], role[tensor[readers]]
@@ -102,10 +100,7 @@ def _walk(source_ids, steps, num_nodes: int, through: int) -> tuple[np.ndarray, 
 
 def _same_tensor_steps(node_feat, node_opcode, edge_index) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (M,) nodes, sorted, (M,) operands that hold the same tensor, and (M, 6) the axes that agree."""
-    node_feat = np.asarray(node_feat)
-    node_opcode = np.asarray(node_opcode)
-    edges = np.asarray(edge_index, dtype=np.int64).reshape(-1, 2)
-    user, operand = edges[np.lexsort((edges[:, 1], edges[:, 0]))].T
+    user, operand = edge_index[np.lexsort((edge_index[:, 1], edge_index[:, 0]))].T.astype(np.int64)
     shape = node_feat[:, node_columns.SHAPE]
     same = np.isin(node_opcode, ELEMENT_WISE)[user] & (shape[user] == shape[operand]).all(1)
     transposed = node_opcode[user] == OPCODES["transpose"]

@@ -21,9 +21,7 @@ from fastslow.core.input_files import is_there
 def find_default_layouts(program: Program) -> np.ndarray:
     """Return the compiler's own layout of every configurable tensor of a layout program.
 
-    Args:
-        program: The arrays of a competition file. For a ``random`` file the ``default`` file beside it is
-            read.
+    For a ``random`` file the ``default`` file beside it is read.
 
     Returns:
         ``(K, 3, 6)`` int8, minor to major, -1 padded, in the form in which configurations name them. All -1

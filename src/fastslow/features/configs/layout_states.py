@@ -14,14 +14,10 @@ from fastslow.competition.tied_choices import Choices, GroupSets
 
 
 def tensor_positions(nodes: np.ndarray, roles: np.ndarray | int) -> np.ndarray:
-    """Return the positions of tensors among the 3 K of a graph, for :class:`LayoutStates`.
+    """Return the positions of tensors among the 3 K of a graph, 0 to 3 K - 1, for :class:`LayoutStates`.
 
-    Args:
-        nodes: ``(...)`` positions of nodes among the K configurable ones, 0 to K - 1.
-        roles: ``(...)`` which tensor of each: 0 output, 1 input, 2 kernel; broadcast against ``nodes``.
-
-    Returns:
-        ``(...)`` int64, of the shape of both, 0 to 3 K - 1.
+    ``nodes`` are positions among the K configurable ones, ``roles`` 0 output, 1 input, 2 kernel; their shapes
+    are broadcast.
     """
     return np.asarray(nodes) * len(ROLES) + roles
 

@@ -29,15 +29,12 @@ class Tiling(NamedTuple):
 
 
 def tile(dims: np.ndarray, layouts: np.ndarray) -> Tiling:
-    """Compute the tiling of tensors under layouts.
+    """Compute the tiling of tensors under layouts; their leading shapes are broadcast.
 
     Args:
         dims: (..., 6) integer sizes, 0-padded.
         layouts: (..., 6) minor-to-major, -1 padded; all -1 counts as row-major. A layout that names fewer
             axes than the tensor has is completed by the others in row-major order.
-
-    Returns:
-        The tiling of every pair, the leading shapes broadcast against each other.
     """
     dims = np.asarray(dims, np.int64)
     layouts = np.asarray(layouts, np.int64)
@@ -55,8 +52,9 @@ def tile(dims: np.ndarray, layouts: np.ndarray) -> Tiling:
     volume = num_elements(dims)
     padded_volume = volume // (minor_size * second_size) * _round_up(minor_size, LANES) * second_padded
     violates = minor_size < dims.max(-1)
-    sizes = (minor_size, second_size, second_padded, volume, padded_volume)
-    return Tiling(is_left, fits, *sizes, violates, minor)
+    return Tiling(
+        is_left, fits, minor_size, second_size, second_padded, volume, padded_volume, violates, minor
+    )
 
 
 TILING_FEATURES = 9

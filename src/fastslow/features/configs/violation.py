@@ -2,12 +2,10 @@
 
 The violation ratio is the share of configurable tensors whose largest dimension is not the minor-most one,
 hence not along the 128-wide side of a tile (Harvard report on TpuGraphs, section 5.2). The "first" dimension
-of the report is the one with contiguous elements, entry 0 of a minor-to-major layout. A minor-most dimension
-as large as the largest is no violation.
+of the report is entry 0 of a minor-to-major layout.
 
-Tensors with a known shape and at least one dimension are counted. A one-dimensional tensor is counted though
-it has only one layout (never a violation); a scalar and a tensor of unknown shape are not. Nor is a tensor
-whose layout names an axis that it does not have: then the shape found is not the tensor's own.
+Tensors with a known shape and at least one dimension are counted, unless a layout names an axis that the
+tensor does not have: then the shape found is not its own.
 
 The outputs of all configurable nodes have columns of their own, for they decide the runtime: on the
 measured AlexNet the layouts of inputs and kernels change nothing. Weighted by the node's work, the gradient
