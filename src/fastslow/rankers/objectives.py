@@ -1,12 +1,9 @@
 """Training objectives of the ranker, and how the output of its trees becomes a prediction.
 
-``regression``
-    Squared error on the z-scored log runtime of each graph.
-``pairwise``
-    Logistic loss on which of two configurations is slower, as RankNet's (Burges et al., "Learning to Rank
-    using Gradient Descent", ICML 2005), of trees that read the difference of their features (11th place of
-    the competition). The prediction of a configuration is its mean log-odds against a fixed set of opponents
-    from its graph.
+``regression`` is the squared error on the z-scored log runtime of each graph. ``pairwise`` is the logistic
+loss on which of two configurations is slower, as RankNet's (Burges et al., "Learning to Rank using Gradient
+Descent", ICML 2005). Its trees read the difference of their features (11th place of the competition). The
+prediction of a configuration is its mean log-odds against a fixed set of opponents from its graph.
 """
 
 import zlib

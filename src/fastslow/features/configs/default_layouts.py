@@ -35,16 +35,10 @@ def find_default_layouts(program: Program) -> np.ndarray:
         return program.default_layouts
     if program.collection.name.endswith(":default"):
         return commonest_layouts(program.layouts, program.choices)
-    other = _of_default_search(program)
+    other = file_of_default_search(program)
     if other is None:
         return np.full((len(program.node_config_ids), len(ROLES), LAYOUT_WIDTH), -1, np.int8)
     return commonest_layouts(*read_choices(other))
-
-
-def knows_default_layouts(program: Program) -> bool:
-    """Return whether :func:`find_default_layouts` finds any; errors as there."""
-    named = program.default_layouts is not None or program.collection.name.endswith(":default")
-    return named or _of_default_search(program) is not None
 
 
 def default_file(file: ProgramFile) -> Path | None:
@@ -83,8 +77,8 @@ def is_off_default(layouts: np.ndarray, defaults: np.ndarray) -> np.ndarray:
     return given & (layouts != defaults).any(-1)
 
 
-def _of_default_search(program: Program) -> Path | None:
-    """Return the ``default`` file if it has the same nodes and configurable nodes."""
+def file_of_default_search(program: Program) -> Path | None:
+    """Return the ``default`` file of a ``random`` file's program if it has the same (configurable) nodes."""
     other = default_file(program.file)
     if other is None:
         return None
