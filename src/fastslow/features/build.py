@@ -20,7 +20,7 @@ from fastslow.features.configs.tile_bounds import tile_features
 from fastslow.features.configs.violation import violation_features
 from fastslow.features.graph import Graph, GraphSet
 from fastslow.features.nodes.node_encodings import WHOLE_GRAPH, hop_distance, node_extras, pad
-from fastslow.features.nodes.protobuf import ExactGraph, read_exact_graph
+from fastslow.features.nodes.protobuf import read_exact_graph
 
 
 @dataclass(frozen=True)
@@ -86,15 +86,13 @@ def merge_duplicates(graph: Graph) -> Graph:
     )
 
 
-def build_graph(
-    file: ProgramFile, options: GraphOptions, protobuf: Path | None = None
-) -> tuple[Graph, list[str]]:
-    """Read a program from its npz file and build its graph, with arguments and result of :func:`graph_of`.
+def build_graph(file: ProgramFile, options: GraphOptions) -> tuple[Graph, list[str]]:
+    """Read a program from its npz file and build its graph; result as of :func:`graph_of`.
 
     Raises:
-        DataError: The file is broken (the message names the key), or its protobuf belongs to another program.
+        DataError: The file is broken; the message names the key.
     """
-    return graph_of(read_npz(file, file.split in LABELLED_SPLITS), options, protobuf)
+    return graph_of(read_npz(file, file.split in LABELLED_SPLITS), options)
 
 
 def build_graphs(files: Iterable[ProgramFile], options: GraphOptions = GraphOptions()) -> GraphSet:
@@ -149,13 +147,16 @@ def graph_of(
         runtime = program.runtime / program.normalizers
         columns, names = tile_features(*arrays, program.config_feat, operands)
     runtime = runtime.astype(np.float64)
+    node_feat = program.node_feat
+    if options.padding:
+        node_feat = exact.node_feat if exact else pad(*arrays)
     num_nodes = len(program.node_opcode)
     node_extra = node_extras(program.edge_index, num_nodes, exact.node_extra if exact else None)
     hops = options.hops if is_layout else WHOLE_GRAPH
     kept, edge_index, config_index = prune(program.edge_index, num_nodes, configurable, hops)
     graph = Graph(
         name=program.name,
-        node_feat=_padded(program, options, exact)[kept],
+        node_feat=node_feat[kept],
         node_extra=node_extra[kept],
         node_opcode=program.node_opcode[kept],
         edge_index=edge_index.astype(np.int32),
@@ -178,12 +179,3 @@ def graph_of(
         graph = replace(graph, config_feat=np.concatenate([violation, copies], 1))
         names += copy_names
     return merge_duplicates(graph) if options.merge_duplicates else graph, names
-
-
-def _padded(program: Program, options: GraphOptions, exact: ExactGraph | None) -> np.ndarray:
-    """Return the node features ``(N, 140)`` with -1 after the end of a list, or as published."""
-    if not options.padding:
-        return program.node_feat
-    if exact:
-        return exact.node_feat
-    return pad(program.node_feat, program.node_opcode, program.edge_index)

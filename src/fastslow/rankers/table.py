@@ -142,13 +142,6 @@ ABOVE_LEAST = "_above_least"
 """Suffix of the min-subtracted columns."""
 CONTEXT = "graph_"
 """Prefix of the columns that are equal for all configurations of a graph."""
-COPY_GROUPS = tuple(
-    (f"{producer}_to_{consumer}_{role}", KINDS[producer], KINDS[consumer], ROLES.index(role))
-    for producer in KINDS
-    for consumer in KINDS
-    for role in roles_of(consumer)[1:]
-)
-"""(name, producer's opcode, consumer's opcode, consumer's role) of the groups in which copies are summed."""
 
 
 def tabulate(
@@ -213,7 +206,7 @@ def physical_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
 
 
 def _copy_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
-    """Sum copies, their bytes and the padded bytes of both sides in each of ``COPY_GROUPS``, with names."""
+    """Sum copies, their bytes and padded bytes of both sides, ``(C, F)`` by kinds and role, with names."""
     states = PairStates(graph)
     producer, consumer, role = states.pairs.T
     nodes = np.stack([producer, consumer], 1)
@@ -225,14 +218,15 @@ def _copy_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
     each = np.stack([np.ones_like(moved), tiling.volume[:, 1] * element_bytes[:, 1], moved], 1)
     each = (each * states.copied[:, None]).astype(np.float64)
     kinds = graph.node_opcode[graph.config_index]
-    in_group = [
-        (kinds[producer] == producer_kind) & (kinds[consumer] == consumer_kind) & (role == consumer_role)
-        for _, producer_kind, consumer_kind, consumer_role in COPY_GROUPS
-    ]
-    groups = np.stack(in_group, 1)
-    terms = np.concatenate([groups * weight[:, None] for weight in each.T], 1)
+    groups: dict[str, np.ndarray] = {}
+    for first, producer_kind in KINDS.items():
+        for second, consumer_kind in KINDS.items():
+            joined = (kinds[producer] == producer_kind) & (kinds[consumer] == consumer_kind)
+            for name in roles_of(second)[1:]:
+                groups[f"{first}_to_{second}_{name}"] = joined & (role == ROLES.index(name))
+    terms = [in_group * weight for weight in each.T for in_group in groups.values()]
     units = ("copies", "copied_bytes", "copied_padded_bytes")
-    return states.sum(terms), [f"{name}_{unit}" for unit in units for name, *_ in COPY_GROUPS]
+    return states.sum(np.stack(terms, 1)), [f"{name}_{unit}" for unit in units for name in groups]
 
 
 _COUNTS = tuple(f"count_{opcode_name(opcode)}" for opcode in range(len(OPCODES) + 1))
