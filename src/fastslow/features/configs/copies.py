@@ -120,7 +120,7 @@ class PairStates(LayoutStates):
 
     Attributes:
         pairs: ``(S, 3)`` pair of each state, a row of ``Graph.pairs``.
-        layouts: ``(S, 2, 6)`` int64, the producer's layout and the consumer's.
+        layouts: ``(S, 2, 6)`` int8, the producer's layout and the consumer's.
         copied: ``(S,)`` bool, whether the two name different axes in the same entry. A layout may name only
             its minor-most axes; entries that only one of the two names are no disagreement. Neither is a side
             left to the compiler, which may adapt it.
@@ -131,7 +131,7 @@ class PairStates(LayoutStates):
         tensors = [tensor_positions(producer, 0), tensor_positions(consumer, role)]
         super().__init__(graph.choices, np.stack(tensors, 1))
         self.pairs = graph.pairs[self.item]
-        self.layouts = graph.layouts[self.codes].astype(np.int64)
+        self.layouts = graph.layouts[self.codes]
         given, wanted = self.layouts[:, 0], self.layouts[:, 1]
         renamed = np.take_along_axis(graph.pair_axes[self.item], wanted.clip(0), 1)
         self.copied = ((given != renamed) & (given >= 0) & (wanted >= 0)).any(1)
