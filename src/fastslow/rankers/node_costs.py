@@ -11,7 +11,7 @@ from fastslow.competition.layouts import LAYOUT_WIDTH, num_elements, tensor_byte
 from fastslow.competition.opcodes import CONVOLUTION, DOT
 from fastslow.features.configs.config_tensors import roles_of
 from fastslow.features.configs.default_layouts import is_off_default
-from fastslow.features.configs.tpu_tiling import LANES, Tiling, tile
+from fastslow.features.configs.tpu_tiling import Tiling, tile
 from fastslow.features.graph import Graph
 
 
@@ -189,21 +189,19 @@ def _tensor_terms(
     default = tile(dims, default_layouts)
     ratio = tiling.padded_volume / tiling.volume
     size = tiling.volume * element_bytes
-    lanes = tiling.minor_size % LANES != 0
-    sublanes = tiling.second_padded != tiling.second_size
     reordered = is_reordered(dims, layouts)
     off_default = is_off_default(layouts, default_layouts)
     # a copy reads the compiler's own layout and writes the other
     both = tiling.padded_volume + default.padded_volume * default.fits
     return {
         "left": tiling.is_left,
-        "lane_violations": lanes,
-        "sublane_violations": sublanes,
+        "lane_violations": tiling.minor_unaligned,
+        "sublane_violations": tiling.second_unaligned,
         "largest_not_minor": tiling.violates,
         "padded_bytes": size * ratio,
         "wasted_bytes": size * (ratio - 1),
-        "lane_violating_bytes": size * lanes,
-        "sublane_violating_bytes": size * sublanes,
+        "lane_violating_bytes": size * tiling.minor_unaligned,
+        "sublane_violating_bytes": size * tiling.second_unaligned,
         "largest_not_minor_bytes": size * tiling.violates,
         "reordered_bytes": size * reordered,
         "unpaired_reordered_bytes": size * reordered * ~paired[node, :width],

@@ -21,7 +21,7 @@ from fastslow.competition.layouts import num_elements
 from fastslow.features.configs.config_tensors import KINDS, roles_of
 from fastslow.features.configs.default_layouts import is_off_default
 from fastslow.features.configs.layout_states import LayoutStates, tensor_positions
-from fastslow.features.configs.tpu_tiling import LANES, tile
+from fastslow.features.configs.tpu_tiling import tile
 from fastslow.features.graph import Graph
 
 _RATIOS = {
@@ -106,8 +106,8 @@ def _terms(
         "counted": np.ones_like(tiling.volume),
         "off_default": off_default,
         "violation": tiling.violates,
-        "minor_unaligned": tiling.minor_size % LANES != 0,
-        "second_minor_unaligned": tiling.second_padded != tiling.second_size,
+        "minor_unaligned": tiling.minor_unaligned,
+        "second_minor_unaligned": tiling.second_unaligned,
         "volume": tiling.volume,
         "violating_volume": tiling.violates * tiling.volume,
         "padded_volume": tiling.padded_volume,

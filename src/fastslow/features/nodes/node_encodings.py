@@ -54,8 +54,7 @@ def hop_distance(
     distance = np.full(num_nodes, -1, np.int64)
     distance[start_ids] = 0
     user, operand = edge_index[:, 0], edge_index[:, 1]
-    step = 0
-    while step != hops:
+    for step in range(num_nodes if hops == WHOLE_GRAPH else hops):
         last = distance == step
         reached = np.zeros(num_nodes, bool)
         if direction in ("both", "operands"):
@@ -65,8 +64,7 @@ def hop_distance(
         reached &= distance < 0
         if not reached.any():
             break
-        step += 1
-        distance[reached] = step
+        distance[reached] = step + 1
     return distance
 
 
