@@ -16,7 +16,7 @@ from common import contest, report
 from common.graph_files import OneGraph, first_configs, load_graph
 from common.options import our_settings
 from fastslow.competition.catalog import TEST, ProgramFile
-from fastslow.features.nodes.pruning import WHOLE_GRAPH
+from fastslow.features.nodes.node_encodings import WHOLE_GRAPH
 from fastslow.networks.hardware.devices import pick_device
 from fastslow.networks.model.network import RankingNetwork
 from fastslow.networks.predict.dataset import GraphDataset, make_network, predict

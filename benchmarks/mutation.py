@@ -34,7 +34,10 @@ TARGETS = {
         " networks/test_config_states.py features/test_copies.py",
     ),
     "metrics": ("**/competition/metrics.py", "competition/test_metrics.py evaluation/test_compare.py"),
-    "pruning": ("**/pruning.py", "features/test_pruning.py"),
+    "nodes": (
+        "**/nodes/node_encodings.py",
+        "features/test_pruning.py features/test_node_encodings.py features/test_list_padding.py",
+    ),
     "copies": ("**/copies.py", "features/test_copies.py"),
     "submission": (
         "**/competition/submission_c*.py",

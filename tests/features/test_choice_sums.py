@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.features.configs.layout_states import choice_sums, tensor_positions
+from fastslow.features.configs.layout_states import LayoutStates, tensor_positions
 from helpers.factorised import factorise
 
 
@@ -26,7 +26,8 @@ def test_sums_are_those_of_plain_loops(seed, width):
     def terms(item, own):
         return table[item, own.sum(1) % 300]
 
-    sums = choice_sums(factorise(codes), tensor_positions(nodes, roles), terms)
+    states = LayoutStates(factorise(codes), tensor_positions(nodes, roles))
+    sums = states.sum(terms(states.item, states.codes))
     wanted = [sum((terms(np.array([i]), c[nodes[i], roles[i]][None])[0] for i in range(items)), np.zeros(2))
               for c in codes]  # fmt: skip
     np.testing.assert_array_equal(sums, wanted)

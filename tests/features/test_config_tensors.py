@@ -145,7 +145,7 @@ def test_dot_fit_finds_exactly_the_outputs_that_a_choice_of_axes_gives():
         outputs = all_dots(lhs, rhs)
         for output in {*shapes, *outputs}:
             wanted = 0 if output not in outputs else 1 + outputs[output]
-            assert dot_fit(list(output), list(lhs), list(rhs)) == wanted, (output, lhs, rhs)
+            assert dot_fit(output, lhs, rhs) == wanted, (output, lhs, rhs)
 
 
 @given(st.integers(0, 10**6))

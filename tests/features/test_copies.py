@@ -1,5 +1,6 @@
 """Copies between neighbours, held against a walk over every path and plain loops over every pair."""
 
+from dataclasses import replace
 from math import log1p, prod
 
 import numpy as np
@@ -9,11 +10,12 @@ from hypothesis import strategies as st
 
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE
 from fastslow.features.configs.config_tensors import config_tensors
-from fastslow.features.configs.copies import COPY_NAMES, ELEMENT_WISE, CopyPairs, copy_features, copy_pairs
+from fastslow.features.configs.copies import COPY_NAMES, ELEMENT_WISE, copy_features, copy_pairs
 from helpers.cases import cases
 from helpers.competition_files import SOME_LAYOUT_FILES, npz_program
 from helpers.factorised import factorise
 from helpers.hlo_message import Program, graph
+from helpers.random_graphs import graph_of_tensors
 
 LAYOUTS = np.array(
     [
@@ -30,9 +32,12 @@ def pairs_of(node_feat, node_opcode, edge_index, through):
     return copy_pairs(node_feat, node_opcode, edge_index, ids, tensors, through), ids, tensors
 
 
+def with_pairs(own, pairs, axes):
+    return replace(own, pairs=pairs, pair_axes=axes)
+
+
 def as_set(pairs):
-    index = zip(pairs.producer_index, pairs.consumer_index, pairs.consumer_role, strict=True)
-    return {tuple(int(part) for part in pair) for pair in index}
+    return {tuple(pair) for pair in pairs.tolist()}
 
 
 def walk(node_feat, node_opcode, edge_index, ids, tensors, through):
@@ -80,20 +85,21 @@ def random_graph(seed):
     return graph(program.module)
 
 
-def reference(pairs, layouts, settings):
+def reference(own, settings):
     """The features of one configuration (K, 3) by the words of features/README.md."""
     copies = elements = size = both = half = 0
-    for index in range(len(pairs.elements)):
-        producer = layouts[settings[pairs.producer_index[index], 0]].tolist()
-        consumer = layouts[settings[pairs.consumer_index[index], pairs.consumer_role[index]]].tolist()
+    for (first, second, role), axes in zip(own.pairs.tolist(), own.pair_axes.tolist(), strict=True):
+        producer = own.layouts[settings[first, 0]].tolist()
+        consumer = own.layouts[settings[second, role]].tolist()
         producer = [axis for axis in producer if axis >= 0]
-        consumer = [pairs.axes[index, axis] for axis in consumer if axis >= 0]
+        consumer = [axes[axis] for axis in consumer if axis >= 0]
         if producer and consumer:
             both += 1
             if any(a != b for a, b in zip(producer, consumer, strict=False)):
                 copies += 1
-                elements += int(pairs.elements[index])
-                size += int(pairs.elements[index] * pairs.element_bytes[index])
+                volume = prod(length for length in own.tensor_sizes[second, role].tolist() if length)
+                elements += volume
+                size += volume * int(own.tensor_bytes[second, role])
         elif producer or consumer:
             half += 1
     return copies, log1p(elements), log1p(size), copies / both if both else 0, half
@@ -104,52 +110,46 @@ def reference(pairs, layouts, settings):
 @settings(max_examples=15)
 def test_pairs_of_random_programs_are_those_that_paths_join(through, seed):
     arrays = random_graph(seed)
-    pairs, ids, tensors = pairs_of(*arrays, through)
+    (pairs, _), ids, tensors = pairs_of(*arrays, through)
     assert as_set(pairs) == walk(*arrays, ids, tensors, through)
-    assert len(as_set(pairs)) == len(pairs.elements)
-    for index, role, elements in zip(pairs.consumer_index, pairs.consumer_role, pairs.elements, strict=True):
-        assert elements == prod(size for size in tensors.dims[index, role].tolist() if size)
+    assert len(as_set(pairs)) == len(pairs)
 
 
 @cases("path", SOME_LAYOUT_FILES)
 def test_files_give_the_pairs_and_features_of_plain_loops(path):
     file = npz_program(path, "layout", labelled=False)
     arrays = file.node_feat, file.node_opcode, file.edge_index
-    pairs, ids, tensors = pairs_of(*arrays, through=3)
+    (pairs, axes), ids, tensors = pairs_of(*arrays, through=3)
     assert (ids == np.sort(file.node_config_ids)).all()
     assert as_set(pairs) == walk(*arrays, ids, tensors, through=3)
+    own = graph_of_tensors(tensors.dims, tensors.element_bytes, file.layouts, file.choices)
+    own = with_pairs(own, pairs, axes)
     codes = file.choices.layout_codes()
-    values, _ = copy_features(pairs, file.layouts, file.choices)
-    wanted = [reference(pairs, file.layouts, config) for config in codes[:10]]
-    np.testing.assert_allclose(values[:10], wanted, rtol=1e-6)
+    wanted = [reference(own, config) for config in codes[:10]]
+    np.testing.assert_allclose(copy_features(own)[0][:10], wanted, rtol=1e-6)
 
 
 def random_pairs(rng, count):
-    producer, consumer = rng.integers(0, 6, (2, count))
-    return CopyPairs(
-        producer,
-        consumer,
-        rng.integers(1, 3, count),
-        rng.integers(1, 10**7, count),
-        rng.integers(1, 5, count),
-        rng.permuted(np.tile(np.arange(6), (count, 1)), axis=1),
-    )
+    pairs = np.column_stack([rng.integers(0, 6, (count, 2)), rng.integers(1, 3, count)])
+    return pairs, rng.permuted(np.tile(np.arange(6), (count, 1)), axis=1)
 
 
 @given(st.integers(0, 10**6))
 @settings(max_examples=25)
 def test_features_are_those_of_plain_loops_whatever_the_order(seed):
     rng = np.random.default_rng(seed)
-    pairs = random_pairs(rng, int(rng.integers(0, 20)))
     codes = rng.integers(0, len(LAYOUTS), (9, 6, 3)).astype(np.uint8)
     codes[7] = codes[1]
-    values, names = copy_features(pairs, LAYOUTS, factorise(codes))
+    sizes, element_bytes = rng.integers(1, 15, (6, 3, 6)), rng.integers(1, 5, (6, 3))
+    own = graph_of_tensors(sizes, element_bytes, LAYOUTS, factorise(codes))
+    own = with_pairs(own, *random_pairs(rng, int(rng.integers(0, 20))))
+    values, names = copy_features(own)
     assert names == list(COPY_NAMES)
     assert values.dtype == np.float32
-    np.testing.assert_allclose(values, [reference(pairs, LAYOUTS, config) for config in codes], rtol=1e-6)
+    np.testing.assert_allclose(values, [reference(own, config) for config in codes], rtol=1e-6)
     assert (values[7] == values[1]).all()
     order = rng.permutation(len(codes))
-    assert (copy_features(pairs, LAYOUTS, factorise(codes[order]))[0] == values[order]).all()
+    assert (copy_features(replace(own, choices=factorise(codes[order])))[0] == values[order]).all()
 
 
 def test_a_transpose_renames_the_axes():
@@ -158,12 +158,13 @@ def test_a_transpose_renames_the_axes():
     turned = program.add("transpose", (4, 2, 3), [producer], dimensions=[2, 0, 1])
     again = program.add("transpose", (2, 4, 3), [turned], dimensions=[1, 0, 2])
     program.add("reshape", (24,), [program.add("tanh", (2, 4, 3), [again])])
-    pairs, _, _ = pairs_of(*graph(program.module), 3)
-    assert pairs.axes[:, :3].tolist() == [[0, 2, 1]]
+    (pairs, axes), _, tensors = pairs_of(*graph(program.module), 3)
+    assert axes[:, :3].tolist() == [[0, 2, 1]]
     layouts = np.array([[2, 0], [1, 0], [2, 1]], np.int8)
     layouts = np.pad(layouts, ((0, 0), (0, 4)), constant_values=-1)
-    copied = [
-        copy_features(pairs, layouts, factorise(np.array([[[first, 0, 0], [0, second, 0]]])))[0][0, 0]
-        for first, second in ((0, 1), (0, 0), (1, 0), (2, 0))
-    ]
+    copied = []
+    for first, second in ((0, 1), (0, 0), (1, 0), (2, 0)):
+        choices = factorise(np.array([[[first, 0, 0], [0, second, 0]]]))
+        own = graph_of_tensors(tensors.dims, tensors.element_bytes, layouts, choices)
+        copied.append(copy_features(with_pairs(own, pairs, axes))[0][0, 0])
     assert copied == [0, 1, 0, 1]  # the consumer's axes 1, 0 are the producer's 2, 0

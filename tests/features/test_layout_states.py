@@ -4,17 +4,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.features.configs.layout_states import LayoutStates, node_tensors, tensor_positions
+from fastslow.features.configs.layout_states import LayoutStates, tensor_positions
 from helpers.factorised import factorise
 
 LAYOUTS = 4
 
 
-EVERY = node_tensors(np.arange(3))
-
-
-def sums(states, table):
-    return states.classes.sum(states.per_class(table))
+EVERY = tensor_positions(np.arange(3)[:, None], np.arange(3))
 
 
 def draw_codes(seed, configs=7, nodes=3):
@@ -32,9 +28,9 @@ def test_sums_are_those_of_plain_loops(seed):
     states = LayoutStates(factorise(codes), EVERY)
     wanted = sorted({(n, *codes[c, n].tolist()) for c in range(7) for n in range(3)})
     assert list(zip(states.item.tolist(), *states.codes.T.tolist(), strict=True)) == wanted
-    table = np.random.default_rng(seed).integers(0, 9, (len(states), 2)).astype(float)
+    table = np.random.default_rng(seed).integers(0, 9, (len(states.item), 2)).astype(float)
     wanted_sums = [sum(table[wanted.index((n, *config[n].tolist()))] for n in range(3)) for config in codes]
-    np.testing.assert_array_equal(sums(states, table), wanted_sums)
+    np.testing.assert_array_equal(states.sum(table), wanted_sums)
     for number, config in enumerate(codes):
         own = [wanted.index((n, *config[n].tolist())) for n in range(3)]
         assert set(states.class_index[own]) == set(states.classes.index[:, number])
@@ -44,8 +40,8 @@ def test_items_of_the_same_groups_share_their_classes():
     codes = np.zeros((4, 60, 3), np.uint8)
     codes[:] = np.array([0, 1, 2, 1])[:, None, None]
     codes[:, ::2, 1] = np.array([1, 0, 1, 1])[:, None]
-    states = LayoutStates(factorise(codes), node_tensors(np.arange(60)))
-    assert len(states) == 30 * 3 + 30 * 4 and len(states.classes) == 3 + 4
+    states = LayoutStates(factorise(codes), tensor_positions(np.arange(60)[:, None], np.arange(3)))
+    assert len(states.item) == 30 * 3 + 30 * 4 and len(states.classes) == 3 + 4
 
 
 @given(st.integers(0, 10**6))
@@ -59,4 +55,4 @@ def test_states_of_pairs_of_tensors(seed):
         {(p, c[producer[p], 0].item(), c[consumer[p], role[p]].item()) for c in codes for p in range(2)}
     )
     assert list(zip(states.item.tolist(), *states.codes.T.tolist(), strict=True)) == wanted
-    assert (sums(states, np.ones((len(states), 1))) == 2).all()
+    assert (states.sum(np.ones((len(states.item), 1))) == 2).all()

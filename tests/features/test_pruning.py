@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.features.nodes.pruning import WHOLE_GRAPH, hop_distance, prune
+from fastslow.features.build import prune
+from fastslow.features.nodes.node_encodings import WHOLE_GRAPH, hop_distance
 from helpers.random_graphs import structures
 
 HOPS = (0, 1, 2, WHOLE_GRAPH)
@@ -44,15 +45,15 @@ def test_hop_distance_is_that_of_a_breadth_first_search(structure, direction, ho
 @settings(max_examples=80)
 def test_pruning_keeps_exactly_the_neighbourhood_and_the_edges_in_it(structure, hops):
     edge_index, num_nodes, config_ids, _ = structure
-    pruned = prune(edge_index, num_nodes, config_ids, hops)
+    node_ids, edges, config_index = prune(edge_index, num_nodes, config_ids, hops)
     far = breadth_first(edge_index, num_nodes, config_ids)
     if hops == WHOLE_GRAPH:
         kept = list(range(num_nodes))
     else:
         kept = sorted(node for node, distance in far.items() if distance <= hops)
-    assert pruned.node_ids.tolist() == kept
+    assert node_ids.tolist() == kept
     # every edge between kept nodes, in the old order, under new numbers; and no other
     induced = [edge for edge in edge_index.tolist() if set(edge) <= set(kept)]
-    assert pruned.node_ids[pruned.edge_index].tolist() == induced
-    assert pruned.node_ids[pruned.config_index].tolist() == config_ids.tolist()
-    assert all(a.dtype == np.int64 for a in (pruned.node_ids, pruned.edge_index, pruned.config_index))
+    assert node_ids[edges].tolist() == induced
+    assert node_ids[config_index].tolist() == config_ids.tolist()
+    assert all(a.dtype == np.int64 for a in (node_ids, edges, config_index))

@@ -34,6 +34,8 @@ def test_padding_is_that_of_whole_tiles(tensor):
     assert result.volume == math.prod(sizes)
     assert result.padded_volume == math.prod(tiles)
     assert result.violates == (sizes[minor_to_major[0]] < max(sizes))
+    unaligned = [sizes[axis] % unit > 0 for axis, unit in zip(minor_to_major, units, strict=False)]
+    assert [result.minor_unaligned, result.second_unaligned] == [*unaligned, False][:2]
 
 
 def test_features_are_finite_and_zero_without_a_tensor():

@@ -1,11 +1,14 @@
 """Small random graphs: edges in any pattern without parallels and self-loops, configurations with repeats."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
 from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.competition.schema import NODE_FEATURES
+from fastslow.competition.tied_choices import Choices
 from fastslow.features.graph import Graph
 from fastslow.features.nodes.node_encodings import EXTRA_COLUMNS
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
@@ -71,6 +74,23 @@ def make_graph(structure, seed: int = 0) -> Graph:
         runtime=(runtime := rng.integers(1, 9, num_configs).astype(np.float64)),
         config_row=np.arange(num_configs, dtype=np.int32),
         file_runtime=runtime,
+    )
+
+
+def graph_of_tensors(
+    sizes: np.ndarray, element_bytes: np.ndarray, layouts: np.ndarray, choices: Choices
+) -> Graph:
+    """A graph of configurable nodes, without edges, whose tensors ``(K, 3)`` these are."""
+    num_nodes, num_configs = len(sizes), len(choices)
+    config_index = np.arange(num_nodes)
+    codes = np.zeros((num_configs, num_nodes, len(ROLES)), np.uint8)
+    return replace(
+        make_graph((np.zeros((0, 2)), num_nodes, config_index, codes)),
+        tensor_sizes=np.asarray(sizes, np.int32),
+        tensor_bytes=np.asarray(element_bytes, np.uint8),
+        layouts=layouts,
+        default_layouts=np.full((num_nodes, len(ROLES), LAYOUT_WIDTH), -1, np.int8),
+        choices=choices,
     )
 
 

@@ -11,8 +11,7 @@ from fastslow import cli
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import resolve
-from fastslow.features.scaling import read_scaler
-from fastslow.runs.features_folder import SCALERS, Features
+from fastslow.runs.features_folder import SCALERS, Features, read_scaler
 from fastslow.runs.predictions import models_of
 from fastslow.runs.trained_network import WEIGHTS
 from fastslow.steps.network import begin_training, train_gnn

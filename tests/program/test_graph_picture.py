@@ -11,7 +11,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
 
 from fastslow.competition.opcodes import DOT
-from fastslow.features.nodes.pruning import hop_distance
+from fastslow.features.nodes.node_encodings import hop_distance
 from fastslow_programs.program.graph_picture import (
     COLOURS,
     assign_layers,

@@ -11,29 +11,30 @@ from fastslow.rankers.options import RankerOptions
 from fastslow.rankers.table import Table
 from helpers.cases import cases
 
-LABELS = {"a": np.array([1.0, 2.0, 3.0])}
+VALID = Table(["a"], [np.array([[0.0], [1.0], [2.0]])], [np.array([1.0, 2.0, 3.0])], ["x"])
 
 
 class Trees:
     """Trees of which the ``good`` first ones rank the graph better one by one, and no more than ``grown``."""
 
+    columns = VALID.columns
+
     def __init__(self, grown=1000, good=1000):
         self.grown, self.good, self.updates, self.asked = grown, good, 0, []
 
-    def update(self):
+    def grow(self):
         self.updates += 1
         return self.updates > self.grown
 
-    def predict(self, start_iteration, num_iteration):
-        self.asked.append((start_iteration, num_iteration))
-        tree = np.arange(start_iteration, start_iteration + num_iteration)
-        sign = np.where(tree < self.good, 1, -2)
-        return {"a": sign.sum() * np.array([0.0, 1.0, 2.0])}
+    def predict(self, rows, start, count):
+        self.asked.append((start, count))
+        tree = np.arange(start, start + count)
+        return np.where(tree < self.good, 1, -2).sum() * rows[:, 0]
 
 
 def run(trees, report=None, seconds=math.inf, **settings):
-    options = RankerOptions(**settings)
-    return boost(options, trees.update, trees.predict, "layout", LABELS, seconds, report)
+    options = RankerOptions(objective="regression", **settings)
+    return boost(options, trees, "layout", VALID, seconds, report)
 
 
 def scores(history):

@@ -12,6 +12,7 @@ from hypothesis.extra.numpy import arrays
 from fastslow.features.scaling import log_labels, unit_ranks
 from fastslow.rankers import objectives
 from fastslow.rankers.objectives import draw_pairs, predict_table, sample_table
+from fastslow.rankers.options import RankerOptions
 from fastslow.rankers.table import Table, distinct_by_hash, hash_rows
 
 runtimes = st.lists(st.integers(1, 2**40), min_size=1, max_size=60).map(np.array)
@@ -47,7 +48,7 @@ def test_runtimes_that_float32_would_merge_keep_their_order():
 
 
 def test_every_graph_weighs_the_same():
-    weight = sample_table(toy([35, 5, 8]), "regression").weights
+    weight = sample_table(toy([35, 5, 8]), RankerOptions(objective="regression")).weights
     assert [w.sum() for w in np.split(weight, [35, 40])] == pytest.approx([1, 1, 1])
 
 
@@ -61,15 +62,15 @@ def test_pairs_are_of_different_runtime(runtime, per_config):
 def test_pairs_of_a_graph_depend_on_its_name_and_the_seed_alone():
     table = toy([6, 5, 4])
     alone = Table(table.names[1:2], table.rows[1:2], table.runtimes[1:2], table.columns)
-    both = sample_table(table, "pairwise", seed=3).labels
-    own = sample_table(alone, "pairwise", seed=3).labels
+    both = sample_table(table, RankerOptions(seed=3)).labels
+    own = sample_table(alone, RankerOptions(seed=3)).labels
     assert own.tolist() in [both[i : i + len(own)].tolist() for i in range(len(both) - len(own) + 1)]
 
 
 def test_a_graph_of_one_runtime_forms_no_pairs():
     table = toy([6, 5])
     table.runtimes[0] = np.ones(6)
-    sample = sample_table(table, "pairwise")
+    sample = sample_table(table, RankerOptions())
     assert not len(sample.rows[0]) and len(sample.labels) <= 5 * 16
     assert sample.weights.sum() == pytest.approx(1)
 
@@ -101,7 +102,8 @@ def test_a_pairwise_score_is_the_mean_against_the_opponents(monkeypatch):
     table.rows[0] = table.rows[0][[0, 1, 2, 3, 4, 5, 6, 2, 0]]  # a repeated row is predicted once
     weights = np.array([1.0, 10.0, -2.0])
     monkeypatch.setattr(objectives, "_DIFFERENCE_ROWS", 8)
-    scores = predict_table("pairwise", table, lambda rows: rows @ weights, 4)
+    monkeypatch.setattr(objectives, "OPPONENTS", 4)
+    scores = predict_table("pairwise", table, lambda rows: rows @ weights)
     for name, rows in zip(table.names, table.rows, strict=True):
         others = distinct_by_hash(rows)[0][:4]
         wanted = [

@@ -103,7 +103,7 @@ def test_the_root_gives_the_sizes_of_the_output():
     node_feat[:, node_columns.IS_ROOT] = 0
     node_feat[[1, 3], node_columns.IS_ROOT] = 1  # a called computation's root, then the program's
     node_feat[3, node_columns.SHAPE] = [7, 3, -1, -1, -1, -1]  # padded
-    values, names = table.context_features(dataclasses.replace(graph, node_feat=node_feat))
+    values, names = table.context_features(dataclasses.replace(graph, node_feat=node_feat), "layout")
     row = dict(zip(names, values, strict=True))
     sizes = [row[f"graph_output_size_{d}_log"] for d in range(6)]
     np.testing.assert_allclose(sizes, [math.log(8), math.log(4), 0, 0, 0, 0], rtol=1e-6)
@@ -141,13 +141,13 @@ def test_rows_of_a_sample_are_those_of_the_whole_table(features):
 
 
 def test_samples_of_one_pass_are_those_of_one_pass_each(features, monkeypatch):
-    made = []
-    monkeypatch.setattr(table, "tabulate", lambda graph, *a: made.append(graph.name) or tabulate(graph, *a))
-    samples = [(["c", "a"], 3), (["a", "b", "c"], 2), (["b"], None)]
-    together = read_tables(features, "train", samples, seed=7)
-    assert sorted(made) == ["a", "b", "c"]
-    for (names, most), own in zip(samples, together, strict=True):
-        alone = read_table(features, "train", names, max_configs=most, seed=7)
-        assert (own.names, own.columns) == (names, alone.columns)
+    read = []
+    graph = features.graph
+    monkeypatch.setattr(features, "graph", lambda split, name: read.append(name) or graph(split, name))
+    together = read_tables({"": features}, "train", ["c", "a"], [3, 2, None], seed=7)
+    assert read == ["c", "a"]
+    for most, own in zip((3, 2, None), together, strict=True):
+        alone = read_table(features, "train", ["c", "a"], max_configs=most, seed=7)
+        assert (own.names, own.columns) == (["c", "a"], alone.columns)
         for part, wanted in zip((*own.rows, *own.runtimes), (*alone.rows, *alone.runtimes), strict=True):
             np.testing.assert_array_equal(part, wanted)

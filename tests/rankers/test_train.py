@@ -88,7 +88,7 @@ def test_contributions_add_up_to_the_prediction():
         fitted = fit(training, settings.replace(objective=objective))
         parts = shap_values(fitted, training.valid)["g0"]
         rest = parts.sum(1) - fitted.predict(training.valid)["g0"]
-        assert parts.shape[1] == len(fitted.columns) == (3 if objective == "pairwise" else 4)
+        assert parts.shape[1] == len(fitted.trees.columns) == (3 if objective == "pairwise" else 4)
         np.testing.assert_allclose(rest, rest[0], atol=1e-12)
 
 

@@ -13,8 +13,7 @@ from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.run_record import record_run
 from fastslow.features.configs.default_layouts import default_file
-from fastslow.features.scaling import read_scaler
-from fastslow.runs.features_folder import SCALERS, Features
+from fastslow.runs.features_folder import SCALERS, Features, read_scaler
 from fastslow.runs.predictions import find_run, read_predictions, write_run
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.finished_run import FinishedRun

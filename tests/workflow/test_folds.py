@@ -13,6 +13,7 @@ from fastslow.features.graph import draw_configs, trainable
 from fastslow.rankers.cross_validation import CrossValidation
 from fastslow.rankers.fit import fit, read_training
 from fastslow.rankers.options import RankerOptions
+from fastslow.rankers.table import read_table
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import read_held_out, read_predictions, read_run_manifest
 from fastslow.steps.ensemble import build_ensemble
@@ -97,7 +98,8 @@ def test_cross_validation_scores_each_program_by_trees_that_did_not_learn_from_i
         for name in held_out:
             stem = name.partition("/")[2]
             graph = sources[SLUG].graph(TRAIN, stem)
-            (prediction,) = ranker.predict_held_out(sources[SLUG], [stem]).values()
+            table = read_table(sources[SLUG], TRAIN, [stem], HELD_OUT_CONFIGS)
+            (prediction,) = ranker.predict(table).values()
             assert scores[name] == pytest.approx(tile_score(graph.runtime, prediction))
     valid = read_training(sources).valid
     predictions = fit(read_training(sources), options).predict(valid)

@@ -50,7 +50,13 @@ def combine(
 def equal_weights(models: Iterable[Sequence[str]]) -> dict[str, float]:
     """Return the same weight for every model, divided among its members."""
     models = list(models)
-    return {name: 1 / len(models) / len(names) for names in models for name in names}
+    return _shares(models, Counter(range(len(models))))
+
+
+def _shares(models: Sequence[Sequence[str]], times: Counter[int]) -> dict[str, float]:
+    """Return the weight of each member, where model ``i`` was chosen ``times[i]`` times."""
+    total = times.total()
+    return {name: times[number] / total / len(names) for number, names in enumerate(models) for name in names}
 
 
 def search_weights(
@@ -63,14 +69,13 @@ def search_weights(
     """Search weights by greedy forward selection with replacement (Caruana et al., ICML 2004).
 
     The search starts from the best model alone and adds, one at a time, the model that raises the valid score
-    of the mean most. The best mixture seen is returned, so on valid it scores at least as high as its best
-    model, seeds averaged; a single seed may score higher, and nothing is guaranteed on test.
+    of the mean most. The best mixture seen is returned: on valid it scores at least as high as its best
+    model, seeds averaged.
 
     Args:
         members: Predictions by member.
         normalisation: One of ``NORMALISATIONS``.
-        max_models: Maximum number of models added, with repetition; weights are multiples of its inverse
-            or of a smaller number's.
+        max_models: Maximum number of models added, with repetition.
         valid_score: Function from predictions per graph to the mean metric on valid, higher is better.
         models: Members that share a weight, such as the seeds of one model.
 
@@ -90,10 +95,10 @@ def search_weights(
 
     chosen: Counter[int] = Counter()
     best, best_weights = -math.inf, {}
-    for total in range(1, max_models + 1):
+    for _ in range(max_models):
         trials = []
         for tried in range(len(models)):
-            shares = _shares(models, chosen + Counter([tried]), total)
+            shares = _shares(models, chosen + Counter([tried]))
             # in the order of the members, as combined later: another order of the sum could break a tie
             trials.append({name: shares[name] for name in members})
         values = [*map(value, trials)]
@@ -105,23 +110,11 @@ def search_weights(
 
 
 def pull_to_equal(weights: Mapping[str, float], models: Iterable[Sequence[str]]) -> dict[str, float]:
-    """Return weights half way between these and equal ones, as means of the two.
+    """Return the weights of :func:`search_weights` half way to equal ones, as means of the two.
 
     Valid has few programs, and they choose the networks' epochs too, so weights that were searched on them go
     too far. Equal ones trust a weak model as much as a good one. On programs that chose neither, the mean
     of both is level with the better of the two (``benchmarks/ensemble.py``).
-
-    Args:
-        weights: Weights by member, adding up to 1.
-        models: Members that share a weight, as for :func:`search_weights`.
-
-    Returns:
-        Weights by member, adding up to 1; a model has at least half of its equal weight.
     """
     equal = equal_weights(models)
     return {name: (weight + equal[name]) / 2 for name, weight in weights.items()}
-
-
-def _shares(models: Sequence[Sequence[str]], times: Mapping[int, int], total: int) -> dict[str, float]:
-    """Return the weight of each member where model ``i`` was chosen ``times[i]`` times out of ``total``."""
-    return {name: times[number] / total / len(names) for number, names in enumerate(models) for name in names}

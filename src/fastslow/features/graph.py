@@ -1,7 +1,7 @@
 """A program with its distinct configurations, ready for a model."""
 
 import zlib
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -86,8 +86,7 @@ _Value = TypeVar("_Value")
 def derived(graph: Graph, key: Hashable, make: Callable[[], _Value]) -> _Value:
     """Return a value that is computed from a graph, from the graph's cache where it was computed before.
 
-    Models that read the same graph of a :class:`~fastslow.features.graph.GraphSet` share its values. They
-    last as long as the graph; they are not in copies of it (``dataclasses.replace``).
+    Models that read the same graph share its values; copies of it (``dataclasses.replace``) have none.
 
     Args:
         graph: The graph.
@@ -107,8 +106,7 @@ Predictions = dict[str, dict[str, np.ndarray]]
 class GraphSet:
     """The graphs of one collection in memory, by split.
 
-    :class:`fastslow.runs.features_folder.Features` is one whose graphs are read from disk when they are asked
-    for. Whatever trains or predicts takes either.
+    :class:`fastslow.runs.features_folder.Features` reads them from disk instead, when they are asked for.
 
     Args:
         collection: The collection that all graphs belong to.
@@ -136,10 +134,7 @@ class GraphSet:
         return self._graphs[split][name]
 
     def num_configs(self, split: str) -> dict[str, int]:
-        """Return the number of configurations of each competition file of a split, by name of the graph.
-
-        The number counts repeated configurations, as a prediction for the file must.
-        """
+        """Return the number of configurations of each competition file of a split, repeated ones included."""
         return {name: len(self.graph(split, name).config_row) for name in self.names(split)}
 
     def num_distinct(self, split: str) -> dict[str, int]:
@@ -184,16 +179,10 @@ def fit_scalers(graphs: Iterable[Graph]) -> dict[str, Scaler]:
 
 
 def trainable(sources: Mapping[str, GraphSet]) -> list[str]:
-    """Return the train graphs that a model of these collections may learn from, see :func:`with_signal`.
-
-    Args:
-        sources: Graphs of every collection that is read, by the prefix of its graphs' names.
-
-    Returns:
-        ``<prefix>/<graph>``, or ``<graph>`` where the prefix is ``""``, in the order of sources and files.
+    """Return the train graphs that a model may learn from, as :func:`with_signal`.
 
     Raises:
-        DataError: No graph is left.
+        DataError: There is none.
     """
     names = with_signal(sources)
     if not names:
@@ -204,13 +193,17 @@ def trainable(sources: Mapping[str, GraphSet]) -> list[str]:
 
 
 def with_signal(sources: Mapping[str, GraphSet]) -> list[str]:
-    """Return the train graphs that carry a ranking signal and are predicted nowhere; there may be none.
+    """Return the train graphs that a model may learn from; there may be none.
 
     A program (by name) that is predicted in any of the collections is left out of all of them:
     collections share programs, and the score on a program trained on is optimistically biased. Graphs
     whose runtimes are all equal carry no ranking signal and are left out too.
 
-    Args and the names that are returned are as for :func:`trainable`.
+    Args:
+        sources: Graphs of every collection that is read, by the prefix of its graphs' names.
+
+    Returns:
+        ``<prefix>/<graph>``, or ``<graph>`` where the prefix is ``""``, in the order of sources and files.
     """
     held_out = {
         name for source in sources.values() for split in PREDICTED_SPLITS for name in source.names(split)
@@ -223,41 +216,13 @@ def with_signal(sources: Mapping[str, GraphSet]) -> list[str]:
     ]
 
 
-def draw_graphs(
-    sources: Mapping[str, GraphSet], split: str, names: Sequence[str], max_configs: int | None, seed: int
-) -> Iterator[tuple[Graph, np.ndarray | slice, np.ndarray]]:
-    """Yield each graph with the rows and runtimes of a random sample of its configurations.
-
-    Args:
-        sources: Graphs by the prefix of their graphs' names, as for :func:`trainable`.
-        split: ``train``, ``valid`` or ``test``.
-        names: Graphs to read, ``<prefix>/<graph>`` or ``<graph>``.
-        max_configs: Maximum configurations of a graph; ``None`` takes all.
-        seed: Seed of the samples.
-
-    Yields:
-        The graph, the rows ``(n,)`` that were drawn, and their runtimes ``(n,)``.
-    """
-    for name in names:
-        prefix, _, stem = name.rpartition("/")
-        graph = sources[prefix].graph(split, stem)
-        yield graph, *draw_rows(graph, split, name, max_configs, seed)
-
-
 def draw_rows(
     graph: Graph, split: str, name: str, max_configs: int | None, seed: int
 ) -> tuple[np.ndarray | slice, np.ndarray]:
-    """Sample configurations of a graph without replacement.
+    """Sample configurations of a graph as :func:`draw_configs` does.
 
     Of a train graph the distinct configurations with their mean runtimes are sampled; of a valid or test
     graph the configurations of the competition file, in which a row may occur more than once.
-
-    Args:
-        graph: The graph.
-        split: Its split: ``train``, ``valid`` or ``test``.
-        name: Its name, which decides the sample together with the seed.
-        max_configs: Maximum number of configurations; None takes all.
-        seed: Seed of the sample.
 
     Returns:
         Rows ``(n,)`` of the graph, and their runtimes ``(n,)`` float64.
@@ -270,13 +235,9 @@ def draw_rows(
 
 
 def draw_configs(size: int, max_configs: int | None, seed: int, name: str) -> np.ndarray | slice:
-    """Sample configurations without replacement; the sample does not depend on the other graphs read.
+    """Sample at most ``max_configs`` of so many configurations without replacement; None takes all.
 
-    Args:
-        size: Number of configurations.
-        max_configs: Maximum number that is drawn; None takes all.
-        seed: Seed of the sample.
-        name: Name of the graph, which decides the sample together with the seed.
+    The name of the graph decides the sample together with the seed.
 
     Returns:
         Ascending positions ``(n,)``, or ``slice(None)`` where all are taken.

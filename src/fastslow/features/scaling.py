@@ -3,13 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
 from fastslow.competition import node_columns
-from fastslow.core.errors import DataError, counted
-from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.features.configs.tpu_tiling import LANES
 from fastslow.features.nodes.node_encodings import DEPTH_NAMES
 from fastslow.hlo.graph_arrays import EXTRA_NAMES
@@ -29,23 +26,12 @@ _ROUNDING = 1e-24  # a variance below this share of the squared mean is rounding
 
 
 def signed_log1p(values: np.ndarray) -> np.ndarray:
-    """Return sign(x) log(1 + |x|), a logarithm for features of either sign (node features: -2 to 2.6e7).
-
-    Args:
-        values: ``(...)`` floats of any size.
-
-    Returns:
-        ``(...)`` floats of the same type and sign.
-    """
+    """Return sign(x) log(1 + |x|), a logarithm for features of either sign (node features: -2 to 2.6e7)."""
     return np.sign(values) * np.log1p(np.abs(values))
 
 
 def standardise(values: np.ndarray) -> np.ndarray:
-    """Standardise the columns ``(C, ...)`` over one graph's configurations, so that graphs compare.
-
-    Returns:
-        ``(C, ...)`` float64 of mean 0 and standard deviation 1 over the configurations; 0 where constant.
-    """
+    """Scale columns ``(C, ...)`` of a graph's configurations to mean 0 and deviation 1; 0 where constant."""
     values = np.asarray(values, np.float64)
     deviation = values.std(0)
     return (values - values.mean(0)) / np.maximum(deviation, 1e-6)  # a smaller deviation is rounding error
@@ -68,11 +54,9 @@ def expand_node_features(node_feat: np.ndarray, node_extra: np.ndarray) -> np.nd
 
     The layout columns 134-139 are left out: they are categories and get an embedding. Each dimension
     size is also given as its remainder and quotient by 128 (3rd place of the competition): the remainder
-    determines how full the last tile is. A network takes the groups of columns that its settings name.
+    determines how full the last tile is.
 
-    Args:
-        node_feat: ``(N, 140)`` float32, padded with 0 or -1.
-        node_extra: ``(N, Y)`` float32, see :func:`fastslow.features.nodes.node_encodings.node_extras`.
+    Args are ``Graph.node_feat`` and ``Graph.node_extra``.
 
     Returns:
         ``(N, 146 + Y)`` float32: 134 columns as sign(x) log(1 + |x|), then for the six dimensions
@@ -113,16 +97,14 @@ class Scaler:
         """Return the scaler of several train splits together, each weighing the same."""
         if len(scalers) == 1:
             return scalers[0]
-        means, variances = (
-            np.stack(parts) for parts in zip(*((s.mean, s.std**2) for s in scalers), strict=True)
-        )
+        means = np.stack([scaler.mean for scaler in scalers])
+        variances = np.stack([scaler.std**2 for scaler in scalers])
         return cls._of_moments(means.mean(0), variances.mean(0) + means.var(0))
 
     def transform(self, matrix: np.ndarray) -> np.ndarray:
-        """Standardise the columns of a matrix ``(rows, F)`` that vary in train and clip them at ``CLIP``.
+        """Standardise the columns of a matrix ``(rows, F)`` that vary in train: ``(rows, kept)`` float32.
 
-        Returns:
-            ``(rows, kept)`` float32, -8 to 8; before clipping, train has mean 0 and standard deviation 1.
+        Train has mean 0 and standard deviation 1 before values are clipped at ``CLIP``.
         """
         kept = self.kept
         scaled = (np.asarray(matrix, np.float64)[:, kept] - self.mean[kept]) / self.std[kept]
@@ -130,9 +112,7 @@ class Scaler:
 
 
 class ScalerFit:
-    """Fits a scaler matrix by matrix, each weighing the same.
-
-    A single program with many nodes or configurations must not determine the scale.
+    """Fits a scaler matrix by matrix, each weighing the same: no large program determines the scale.
 
     Args:
         *blocks: Columns whose moments are computed apart, :data:`NODE_BLOCKS` for expanded node features;
@@ -154,35 +134,6 @@ class ScalerFit:
 
     def scaler(self) -> Scaler:
         """Return the scaler of what was added."""
-        mean, variance = (
-            np.concatenate([getattr(moments, name) for _, moments in self._blocks])
-            for name in ("mean_", "var_")
-        )
+        mean = np.concatenate([moments.mean_ for _, moments in self._blocks])
+        variance = np.concatenate([moments.var_ for _, moments in self._blocks])
         return Scaler._of_moments(mean, variance)
-
-
-def write_scalers(path: Path, **scalers: Scaler) -> None:
-    """Write scalers to one npz file, such as ``write_scalers(path, node=one, config=another)``.
-
-    The file has two float64 arrays ``(F,)`` for each: ``node_mean`` and ``node_std``.
-    """
-    arrays = {f"{name}_{part}": getattr(s, part) for name, s in scalers.items() for part in ("mean", "std")}
-    write_arrays(path, arrays)
-
-
-def read_scaler(path: Path, name: str, length: int | None = None) -> Scaler:
-    """Read one scaler of :func:`write_scalers`.
-
-    Args:
-        path: The npz file, checked by its checksum.
-        name: Name that the scaler was written by.
-        length: Number of columns that it must have; any by default.
-
-    Raises:
-        DataError: The file is missing or broken, or holds no scaler of that name and length.
-    """
-    remedy = "Delete the features folder and run the feature notebook again"
-    mean, std = read_arrays(path, [f"{name}_mean", f"{name}_std"], remedy).values()
-    if length not in (None, len(mean)):
-        raise DataError(path, f"{name} has {counted(len(mean), 'column')}, {length} wanted", remedy)
-    return Scaler(mean, std)

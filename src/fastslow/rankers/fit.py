@@ -10,7 +10,7 @@ import numpy as np
 
 from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.competition.metrics import collection_score
-from fastslow.features.folds import HELD_OUT_CONFIGS, leave_fold_out
+from fastslow.features.folds import leave_fold_out
 from fastslow.features.graph import GraphSet, trainable
 from fastslow.rankers.libraries import LIBRARIES, Trees
 from fastslow.rankers.objectives import predict_table, sample_table
@@ -33,21 +33,13 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True)
 class RankerTables:
-    """The tables that a ranker is fitted on.
+    """The tables that a ranker is fitted on."""
 
-    Args:
-        kind: ``layout`` or ``tile``.
-        train: Rows to fit.
-        bins: Rows of all train graphs from which the feature bins are made.
-        valid: Rows to evaluate on.
-        held_out: Names of the train graphs that ``folds`` leaves out.
-    """
-
-    kind: str
-    train: Table
-    bins: Table
-    valid: Table
-    held_out: tuple[str, ...] = ()
+    kind: str  # layout or tile
+    train: Table  # rows to fit
+    bins: Table  # rows of all train graphs from which the bins of the columns are made
+    valid: Table  # rows to evaluate on
+    held_out: tuple[str, ...] = ()  # names of the train graphs that options.folds leaves out
 
 
 def read_training(sources: Mapping[str, GraphSet], options: RankerOptions = RankerOptions()) -> RankerTables:
@@ -65,8 +57,7 @@ def read_training(sources: Mapping[str, GraphSet], options: RankerOptions = Rank
     if options.folds:
         names, held_out = leave_fold_out(sources, names, options.folds, options.seed)
     bin_rows = min(options.configs_per_graph, max(2, BIN_ROWS // len(names)))
-    samples = [(names, options.configs_per_graph), (names, bin_rows)]
-    train, bins = read_tables(sources, TRAIN, samples, options.seed)
+    train, bins = read_tables(sources, TRAIN, names, [options.configs_per_graph, bin_rows], options.seed)
     valid = read_table(sources, VALID, max_configs=options.valid_configs)
     kind = next(iter(sources.values())).collection.kind
     return RankerTables(kind, train, bins, valid, tuple(held_out))
@@ -74,18 +65,11 @@ def read_training(sources: Mapping[str, GraphSet], options: RankerOptions = Rank
 
 @dataclass(frozen=True)
 class Fitted:
-    """A trained ranker.
+    """A trained ranker."""
 
-    Args:
-        objective: One of ``OBJECTIVES``.
-        trees: The trees, those that are not used included.
-        num_trees: Number of trees that are used.
-        history: Every evaluation.
-    """
-
-    objective: str
-    trees: Trees
-    num_trees: int
+    objective: str  # one of OBJECTIVES
+    trees: Trees  # those that are not used included
+    num_trees: int  # that are used
     history: list[Evaluation]
 
     def predict(self, table: Table) -> dict[str, np.ndarray]:
@@ -93,46 +77,17 @@ class Fitted:
         return predict_trees(self.objective, self.trees, table, 0, self.num_trees)
 
     def predict_split(self, features: GraphSet, split: str) -> dict[str, np.ndarray]:
-        """Predict every configuration of a split, holding the table of one graph at a time.
-
-        Returns:
-            ``(C_file,)`` float64 per graph, lower = predicted faster.
-        """
+        """Predict ``(C_file,)`` of every graph of a split, holding the table of one graph at a time."""
         predictions: dict[str, np.ndarray] = {}
         for name in features.names(split):
             predictions |= self.predict(read_table(features, split, [name]))
         return predictions
 
-    def predict_held_out(self, features: GraphSet, names: Sequence[str]) -> dict[str, np.ndarray]:
-        """Predict train graphs that the trees did not learn from.
-
-        Returns:
-            By graph, ``(n,)`` of its distinct configurations that ``features.graph.draw_configs`` draws.
-        """
-        predictions: dict[str, np.ndarray] = {}
-        for name in names:
-            table = read_table(features, TRAIN, [name], HELD_OUT_CONFIGS)
-            predictions |= self.predict(table)
-        return predictions
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the F columns of the table that the trees read."""
-        return self.trees.columns
-
 
 def predict_trees(
     objective: str, trees: Trees, table: Table, start: int, count: int
 ) -> dict[str, np.ndarray]:
-    """Return predictions ``(C,)`` per graph of some of the trees; predictions of consecutive trees add up.
-
-    Args:
-        objective: One of ``OBJECTIVES``.
-        trees: The trees.
-        table: Rows of the graphs, with the columns that the trees read.
-        start: The first tree, from 0.
-        count: Number of trees.
-    """
+    """Return predictions ``(C,)`` per graph of ``count`` trees from ``start`` on; the parts add up."""
 
     def raw_output(rows: np.ndarray) -> np.ndarray:
         if not len(rows) or not count:  # libraries take no trees for all of them
@@ -158,59 +113,47 @@ def fit(
         seconds: Time after which no further tree is grown.
         report: Called with the iteration and the latest valid score after every iteration.
     """
-    objective = options.objective
     columns = training.train.columns
-    if OBJECTIVES[objective] is None:  # differences make the min-subtracted columns redundant
+    if OBJECTIVES[options.objective] is None:  # differences make the min-subtracted columns redundant
         columns = [column for column in columns if not column.endswith(ABOVE_LEAST)]
     train = training.train.select(columns)
     bins = training.bins.select(columns)
     valid = training.valid.select(columns)
-    pairs = {"seed": options.seed, "pairs_per_config": options.pairs_per_config}
-    train_sample = sample_table(train, objective, **pairs)
-    bin_sample = sample_table(bins, objective, **pairs)
-    trees = LIBRARIES[options.library].begin(train_sample, bin_sample, options, num_threads)
-
-    def predict_valid(start: int, count: int) -> dict[str, np.ndarray]:
-        return predict_trees(objective, trees, valid, start, count)
-
-    history = boost(options, trees.grow, predict_valid, training.kind, valid.labels(), seconds, report)
-    return Fitted(objective, trees, kept_trees(options, history), history)
+    trees = LIBRARIES[options.library].begin(
+        sample_table(train, options), sample_table(bins, options), options, num_threads
+    )
+    history = boost(options, trees, training.kind, valid, seconds, report)
+    return Fitted(options.objective, trees, kept_trees(options, history), history)
 
 
 def boost(
     options: RankerOptions,
-    update: Callable[[], bool],
-    predict: Callable[[int, int], Mapping[str, np.ndarray]],
+    trees: Trees,
     kind: str,
-    labels: Mapping[str, np.ndarray],
+    valid: Table,
     seconds: float = math.inf,
     report: Report | None = None,
 ) -> list[Evaluation]:
     """Grow trees, until the time is over or, with ``early_stopping_rounds``, valid stops improving.
 
-    Args:
-        options: What the trees learn.
-        update: Grows one tree; returns whether none could be grown, which ends the training.
-        predict: Takes the first tree and a number of trees; returns valid predictions ``(C,)`` per graph.
-            Predictions of consecutive trees add up, so each tree is evaluated once.
-        kind: ``layout`` or ``tile``, which decides the metric.
-        labels: Valid runtimes ``(C,)`` per graph.
-        seconds: As for :func:`fit`.
-        report: As for :func:`fit`.
+    ``trees`` is an ensemble without trees, and ``valid`` has the columns that it reads. The kind, ``layout``
+    or ``tile``, decides the metric. Other arguments are as for :func:`fit`.
 
     Returns:
         Every evaluation; the last tree is always evaluated.
     """
+    labels = valid.labels()
     predictions = {name: np.zeros(len(runtime)) for name, runtime in labels.items()}
     history: list[Evaluation] = []
     evaluated = 0
     ends = time.monotonic() + seconds
     for iteration in range(1, options.num_iterations + 1):
-        stuck = update()
+        stuck = trees.grow()
         last = stuck or iteration == options.num_iterations or time.monotonic() > ends
         if last or iteration % options.evaluate_every == 0:
             grown = iteration - stuck
-            for name, values in predict(evaluated, grown - evaluated).items():
+            added = predict_trees(options.objective, trees, valid, evaluated, grown - evaluated)
+            for name, values in added.items():
                 predictions[name] += values
             evaluated = grown
             score = collection_score(kind, labels, predictions)

@@ -45,13 +45,11 @@ class LightGBMTrees:
             "seed": options.seed,
             "deterministic": True,
             "force_col_wise": True,
+            "num_threads": num_threads,
             "verbosity": -1,
         }
         reference = _dataset(bins).construct()
-        booster = lightgbm.Booster(
-            {**parameters, "num_threads": num_threads}, _dataset(train, reference=reference)
-        )
-        return cls(booster)
+        return cls(lightgbm.Booster(parameters, _dataset(train, reference)))
 
     @classmethod
     def read(cls, path: Path) -> "LightGBMTrees":

@@ -1,37 +1,23 @@
 """Costs of a configurable node under its layouts: tiles, work on padding, reordered and moved bytes.
 
-Everything is computed per distinct combination of layouts of a node
-(:class:`fastslow.features.configs.layout_states.LayoutStates`), a few thousand per graph, summed per class of
-configurations that agree on the tied choices of a node, and then per configuration.
+Everything is computed per distinct combination of layouts of a node, a few thousand per graph
+(:class:`fastslow.features.configs.layout_states.LayoutStates`).
 """
 
 import numpy as np
 
 from fastslow.competition import node_columns
-from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES, num_elements, tensor_bytes
-from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
+from fastslow.competition.layouts import LAYOUT_WIDTH, num_elements, tensor_bytes
+from fastslow.competition.opcodes import CONVOLUTION, DOT
+from fastslow.features.configs.config_tensors import roles_of
 from fastslow.features.configs.default_layouts import is_off_default
-from fastslow.features.configs.tpu_tiling import LANES, Tiling, tile
+from fastslow.features.configs.tpu_tiling import Tiling, tile
 from fastslow.features.graph import Graph
-
-KINDS = {"convolution": CONVOLUTION, "dot": DOT, "reshape": RESHAPE}
-_FEATURE_AXES = ("minor_batch", "minor_feature", "minor_spatial")
-_KERNEL_AXES = ("minor_input_feature", "minor_output_feature", "minor_spatial")
-_PLAIN_AXES = ("minor_last", "minor_second_last", "minor_other")
 
 
 def graph_tensor_bytes(graph: Graph) -> np.ndarray:
     """Return the bytes ``(K, 3)`` int64 of each configurable tensor, unpadded; 0 where there is none."""
     return tensor_bytes(graph.tensor_sizes.astype(np.int64), graph.tensor_bytes)
-
-
-def paired_tensors(graph: Graph) -> np.ndarray:
-    """Return whether another configurable node has a layout for the same tensor, ``(K, 3)`` bool."""
-    paired = np.zeros((len(graph.config_index), len(ROLES)), bool)
-    producer, consumer, role = graph.pairs.T
-    paired[producer, 0] = True
-    paired[consumer, role] = True
-    return paired
 
 
 def node_flops(graph: Graph) -> np.ndarray:
@@ -69,20 +55,15 @@ def strides(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
     Returns:
         (..., 6) int64, of broadcast leading shape; meaningless beyond the rank.
     """
-    dims, place = np.broadcast_arrays(np.where(dims > 0, dims, 1).astype(np.int64), _places(layouts))
-    order = np.argsort(place, axis=-1, kind="stable")
-    sizes = np.take_along_axis(dims, order, -1)
-    before = np.concatenate([np.ones_like(sizes[..., :1]), sizes[..., :-1].cumprod(-1)], -1)
-    ordered = np.empty_like(before)
-    np.put_along_axis(ordered, order, before, -1)
-    return ordered
-
-
-def _places(layouts: np.ndarray) -> np.ndarray:
-    """Return the place (..., 6) of each axis from minor to major; axes not named follow, last first."""
     axes = np.arange(LAYOUT_WIDTH)
-    named = np.asarray(layouts)[..., None, :] == axes[:, None]  # axis by place
-    return np.where(named.any(-1), named.argmax(-1), 2 * LAYOUT_WIDTH - 1 - axes)
+    named = np.asarray(layouts)[..., None, :] == axes[:, None]  # axis by place from minor to major
+    place = np.where(named.any(-1), named.argmax(-1), 2 * LAYOUT_WIDTH - 1 - axes)
+    inside = place[..., None, :] < place[..., None]  # for each axis, those whose neighbours are nearer
+    size = np.where(dims > 0, dims, 1)
+    return np.where(inside, size[..., None, :], 1).prod(-1)
+
+
+_ROW_MAJOR = np.full(LAYOUT_WIDTH, -1)
 
 
 def is_reordered(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
@@ -90,10 +71,8 @@ def is_reordered(dims: np.ndarray, layouts: np.ndarray) -> np.ndarray:
 
     Axes of size 1 do not count; arguments as for :func:`strides`.
     """
-    counts = np.asarray(dims) > 1
-    place = np.where(counts, _places(layouts), 2 * LAYOUT_WIDTH)
-    least_before = np.minimum.accumulate(place, -1)[..., :-1]
-    odd: np.ndarray = (counts[..., 1:] & (place[..., 1:] > least_before)).any(-1)
+    moved = (strides(dims, layouts) != strides(dims, _ROW_MAJOR)) & (dims > 1)
+    odd: np.ndarray = moved.any(-1)
     return odd
 
 
@@ -105,19 +84,13 @@ def is_bitcast(
     Conservative: False where the row-major strides of the two shapes do not divide one another (for example 6
     by 4 to 8 by 3) and a layout is not row-major, although that may be a bitcast too.
 
-    Args:
-        dims: (n, 6) sizes before, 0-padded.
-        layouts: (n, 6) layouts before, minor to major, -1 padded.
-        new_dims: (n, 6) sizes after, of the same number of elements.
-        new_layouts: (n, 6) layouts after.
-
-    Returns:
-        (n,) bool.
+    Sizes (n, 6), 0-padded, and layouts (n, 6), -1 padded, are before and after the reshape; the result is
+    (n,) bool.
     """
     sides = [(dims, layouts), (new_dims, new_layouts)]
     # The address of an element is linear in its digits. Where the row-major strides of both shapes divide one
     # another they are the weights of digits that both share, and one element per digit is enough to compare.
-    suffixes = [strides(sizes, np.full(LAYOUT_WIDTH, -1)) for sizes, _ in sides]
+    suffixes = [strides(sizes, _ROW_MAJOR) for sizes, _ in sides]
     weights = np.sort(np.concatenate(suffixes, 1), axis=1)
     shares_digits = (weights[:, 1:] % weights[:, :-1] == 0).all(1)
     places = []
@@ -143,13 +116,10 @@ def _minor_axis_role(graph: Graph, nodes: np.ndarray, role: int, kind: str, mino
 def axis_names(kind: str, role: str) -> tuple[str, str, str]:
     """Return names of what the minor-most axis may be: a convolution's batch, say, or the last axis."""
     if kind != "convolution":
-        return _PLAIN_AXES
-    return _KERNEL_AXES if role == "kernel" else _FEATURE_AXES
-
-
-def roles_of(kind: str) -> tuple[str, ...]:
-    """Return the tensors that a configuration gives a layout for an operation of this kind."""
-    return ROLES[:2] if kind == "reshape" else ROLES
+        return "minor_last", "minor_second_last", "minor_other"
+    if role == "kernel":
+        return "minor_input_feature", "minor_output_feature", "minor_spatial"
+    return "minor_batch", "minor_feature", "minor_spatial"
 
 
 def state_terms(graph: Graph, kind: str, node: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, list[str]]:
@@ -168,23 +138,18 @@ def state_terms(graph: Graph, kind: str, node: np.ndarray, codes: np.ndarray) ->
         ``(S, F)`` float64 and the F names; a name that ends in ``_bytes`` or ``_flops`` is in that unit, the
         others count tensors or nodes.
     """
-    names = roles_of(kind)
+    roles = roles_of(kind)
     flops = node_flops(graph)[node]
-    dims = graph.tensor_sizes[node, : len(names)].astype(np.int64)  # (S, roles, 6)
-    layouts = graph.layouts[codes[:, : len(names)]].astype(np.int64)
+    dims = graph.tensor_sizes[node, : len(roles)].astype(np.int64)  # (S, roles, 6)
+    layouts = graph.layouts[codes[:, : len(roles)]].astype(np.int64)
     tiling = tile(dims, layouts)
     there = tiling.fits & (dims[..., 0] > 0)
-    unpaired = ~paired_tensors(graph)[node, : len(names)]
-    element_bytes = graph.tensor_bytes[node, : len(names)]
-    default_layouts = graph.default_layouts[node, : len(names)]
-    off_default = is_off_default(layouts, default_layouts)
-    every = _tensor_terms(tiling, element_bytes, is_reordered(dims, layouts), unpaired)
-    every |= _off_default_terms(tiling, element_bytes, tile(dims, default_layouts), off_default)
+    ratio = tiling.padded_volume / tiling.volume
+    every = _tensor_terms(graph, node, dims, layouts, tiling)
     every = {term: values * there for term, values in every.items()}
-    padded_flops = tiling.padded_volume / tiling.volume * flops[:, None]
     terms: dict[str, np.ndarray] = {}
     minor_roles = []
-    for role, name in enumerate(names):
+    for role, name in enumerate(roles):
         of_tensor = {term: values[:, role] for term, values in every.items()}
         minor_roles.append(_minor_axis_role(graph, node, role, kind, tiling.minor_axis[:, role]))
         for number, axis in enumerate(axis_names(kind, name)):
@@ -192,59 +157,55 @@ def state_terms(graph: Graph, kind: str, node: np.ndarray, codes: np.ndarray) ->
             if kind != "reshape":
                 of_tensor[f"{axis}_flops"] = flops * of_tensor[axis]
         if kind != "reshape":
-            of_tensor["padded_flops"] = padded_flops[:, role] * there[:, role]
+            of_tensor["padded_flops"] = ratio[:, role] * flops * there[:, role]
             of_tensor["off_default_flops"] = flops * of_tensor["off_default"]
             of_tensor["lane_violating_flops"] = flops * of_tensor["lane_violations"]
         terms |= {f"{kind}_{name}_{term}": values for term, values in of_tensor.items()}
-    terms |= _node_terms(kind, dims, layouts, graph_tensor_bytes(graph)[node, 0], flops, minor_roles)
+    # what depends on the output's and the input's layout together
+    known = (dims[:, :2, 0] > 0).all(1)
+    output_bytes = graph_tensor_bytes(graph)[node, 0]
+    if kind == "reshape":
+        moved = known & ~is_bitcast(dims[:, 1], layouts[:, 1], dims[:, 0], layouts[:, 0])
+        terms |= {"reshape_moved": moved, "reshape_moved_bytes": output_bytes * moved}
+    else:
+        turned = known & (minor_roles[0] != minor_roles[1])
+        terms[f"{kind}_turned"] = turned
+        terms[f"{kind}_turned_bytes"] = output_bytes * turned
+        terms[f"{kind}_turned_flops"] = flops * turned
     return np.stack(list(terms.values()), 1, dtype=np.float64), list(terms)
 
 
 def _tensor_terms(
-    tiling: Tiling, element_bytes: np.ndarray, reordered: np.ndarray, unpaired: np.ndarray
+    graph: Graph, node: np.ndarray, dims: np.ndarray, layouts: np.ndarray, tiling: Tiling
 ) -> dict[str, np.ndarray]:
-    """Return what tensors (S, roles) add to the sums, given that they exist and their layouts fit."""
+    """Return what the tensors ``(S, roles)`` of nodes add to the sums, given that they exist and fit."""
+    width = dims.shape[1]
+    paired = np.zeros(graph.tensor_bytes.shape, bool)  # by a layout of another configurable node
+    producer, consumer, role = graph.pairs.T
+    paired[producer, 0] = True
+    paired[consumer, role] = True
+    element_bytes = graph.tensor_bytes[node, :width]
+    default_layouts = graph.default_layouts[node, :width]
+    default = tile(dims, default_layouts)
     ratio = tiling.padded_volume / tiling.volume
     size = tiling.volume * element_bytes
-    lanes = tiling.minor_size % LANES != 0
-    sublanes = tiling.second_padded != tiling.second_size
+    reordered = is_reordered(dims, layouts)
+    off_default = is_off_default(layouts, default_layouts)
+    # a copy reads the compiler's own layout and writes the other
+    both = tiling.padded_volume + default.padded_volume * default.fits
     return {
         "left": tiling.is_left,
-        "lane_violations": lanes,
-        "sublane_violations": sublanes,
+        "lane_violations": tiling.minor_unaligned,
+        "sublane_violations": tiling.second_unaligned,
         "largest_not_minor": tiling.violates,
         "padded_bytes": size * ratio,
         "wasted_bytes": size * (ratio - 1),
-        "lane_violating_bytes": size * lanes,
-        "sublane_violating_bytes": size * sublanes,
+        "lane_violating_bytes": size * tiling.minor_unaligned,
+        "sublane_violating_bytes": size * tiling.second_unaligned,
         "largest_not_minor_bytes": size * tiling.violates,
         "reordered_bytes": size * reordered,
-        "unpaired_reordered_bytes": size * reordered * unpaired,
-    }
-
-
-def _off_default_terms(
-    tiling: Tiling, element_bytes: np.ndarray, default: Tiling, off_default: np.ndarray
-) -> dict[str, np.ndarray]:
-    """Return what tensors off default add: a copy reads the compiler's own layout and writes the other."""
-    size = tiling.volume * element_bytes
-    both = tiling.padded_volume + default.padded_volume * default.fits
-    return {
+        "unpaired_reordered_bytes": size * reordered * ~paired[node, :width],
         "off_default": off_default,
         "off_default_bytes": size * off_default,
         "off_default_padded_bytes": both * element_bytes * off_default,
     }
-
-
-def _node_terms(kind, dims, layouts, output_bytes, flops, minor_roles) -> dict[str, np.ndarray]:
-    """Return what depends on the output's and the input's layout together."""
-    known = (dims[:, :2, 0] > 0).all(1)
-    if kind != "reshape":
-        turned = known & (minor_roles[0] != minor_roles[1])
-        return {
-            f"{kind}_turned": turned,
-            f"{kind}_turned_bytes": output_bytes * turned,
-            f"{kind}_turned_flops": flops * turned,
-        }
-    moved = known & ~is_bitcast(dims[:, 1], layouts[:, 1], dims[:, 0], layouts[:, 0])
-    return {"reshape_moved": moved, "reshape_moved_bytes": output_bytes * moved}

@@ -1,12 +1,9 @@
 """Training objectives of the ranker, and how the output of its trees becomes a prediction.
 
-``regression``
-    Squared error on the z-scored log runtime of each graph.
-``pairwise``
-    Logistic loss on which of two configurations is slower, as RankNet's (Burges et al., "Learning to Rank
-    using Gradient Descent", ICML 2005), of trees that read the difference of their features (11th place of
-    the competition). The prediction of a configuration is its mean log-odds against a fixed set of opponents
-    from its graph.
+``regression`` is the squared error on the z-scored log runtime of each graph. ``pairwise`` is the logistic
+loss on which of two configurations is slower, as RankNet's (Burges et al., "Learning to Rank using Gradient
+Descent", ICML 2005). Its trees read the difference of their features (11th place of the competition). The
+prediction of a configuration is its mean log-odds against a fixed set of opponents from its graph.
 """
 
 import zlib
@@ -14,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fastslow.rankers.options import OBJECTIVES
+from fastslow.rankers.options import OBJECTIVES, RankerOptions
 from fastslow.rankers.samples import Sample
 from fastslow.rankers.table import Table
 
@@ -26,12 +23,9 @@ _DIFFERENCE_ROWS = 1 << 14  # rows of differences in memory at a time
 def draw_pairs(
     runtime: np.ndarray, per_config: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sample pairs of configurations of different runtime.
+    """Sample pairs of configurations of different runtime from the runtimes ``(C,)`` of a graph.
 
-    Args:
-        runtime: ``(C,)`` runtimes of a graph.
-        per_config: Configurations sampled for each one, with replacement; pairs of equal runtime are dropped.
-        rng: Source of randomness.
+    ``per_config`` are drawn for each configuration, with replacement. Pairs of equal runtime are dropped.
 
     Returns:
         ``(n,)`` positions of the first and of the second configuration of each pair.
@@ -43,39 +37,26 @@ def draw_pairs(
 
 
 def pair_features(first: np.ndarray, second: np.ndarray, shared: np.ndarray) -> np.ndarray:
-    """Return the features of pairs of configurations.
+    """Return the features ``(..., F)`` of pairs of configurations: of the first minus of the second.
 
-    Args:
-        first: Features ``(..., F)`` of the first configuration of each pair.
-        second: Features of the second; the two are broadcast.
-        shared: Positions of the H columns that describe the graph, equal for both.
-
-    Returns:
-        ``(..., F)`` features of the first minus features of the second; the ``shared`` columns keep their
-        common value.
+    Columns at the positions ``shared``, which describe the graph, keep their common value.
     """
     result = first - second
     result[..., shared] = first[..., shared]
     return result
 
 
-def sample_table(table: Table, objective: str, seed: int = 0, pairs_per_config: int = 16) -> Sample:
-    """Combine a table with an objective's labels, with the same total weight for every graph.
+def sample_table(table: Table, options: RankerOptions) -> Sample:
+    """Combine a table with the labels of the options' objective, with the same total weight for every graph.
 
     The pairs sampled for a graph depend only on the seed and its name.
-
-    Args:
-        table: Rows with runtimes.
-        objective: One of ``OBJECTIVES``.
-        seed: Seed of sampling pairs.
-        pairs_per_config: Configurations that each one is compared with (``pairwise``).
     """
-    label = OBJECTIVES[objective]
+    label = OBJECTIVES[options.objective]
     rows, labels, weights = [], [], []
     for name, configs, runtime in zip(table.names, table.rows, table.runtimes, strict=True):
         if label is None:
-            rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-            first, second = draw_pairs(runtime, pairs_per_config, rng)
+            rng = np.random.default_rng([options.seed, zlib.crc32(name.encode())])
+            first, second = draw_pairs(runtime, options.pairs_per_config, rng)
             rows.append(pair_features(configs[first], configs[second], table.shared))
             labels.append(runtime[first] > runtime[second])
         else:
@@ -87,17 +68,14 @@ def sample_table(table: Table, objective: str, seed: int = 0, pairs_per_config: 
 
 
 def predict_table(
-    objective: str, table: Table, raw_output: Callable[[np.ndarray], np.ndarray], opponents: int = OPPONENTS
+    objective: str, table: Table, raw_output: Callable[[np.ndarray], np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Turn the output of trees into predictions.
-
-    Predictions are linear in the trees' output, so predictions of disjoint sets of trees add up.
+    """Turn the output of trees into predictions, which add up over disjoint sets of trees.
 
     Args:
         objective: One of ``OBJECTIVES``.
         table: Rows to predict.
         raw_output: Gives the trees' raw output ``(n,)`` or ``(n, outputs)`` for rows ``(n, F)``.
-        opponents: Configurations that each one is compared with (``pairwise``).
 
     Returns:
         ``(C,)`` or ``(C, outputs)`` float64 per graph; lower = predicted faster.
@@ -106,7 +84,7 @@ def predict_table(
         return {name: raw_output(rows) for name, rows in zip(table.names, table.rows, strict=True)}
     predictions = {}
     for name, (distinct, position) in zip(table.names, table.distinct, strict=True):
-        others = distinct[:opponents]
+        others = distinct[:OPPONENTS]
         parts = np.array_split(distinct, -(-len(distinct) * len(others) // _DIFFERENCE_ROWS))
         means = [_mean_log_odds(part, others, table.shared, raw_output) for part in parts]
         predictions[name] = np.concatenate(means)[position]

@@ -31,7 +31,7 @@ from fastslow.core.input_files import check_regular
 from fastslow.core.npz_io import read_arrays, readable, write_arrays
 from fastslow.core.records import Record, check_record
 from fastslow.features.graph import Graph, GraphSet
-from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler, read_scaler
+from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
 from fastslow.runs.stored_rows import PackedColumns, StoredRows
 
 INDEX = "graphs.csv"
@@ -132,6 +132,32 @@ def read_graph(folder: Path, split: str, name: str) -> Graph:
     return Graph(
         name, choices=choices, config_feat=PackedColumns(rows[1], *tables[len(_CHOICES) :]), **arrays
     )
+
+
+def write_scalers(path: Path, **scalers: Scaler) -> None:
+    """Write scalers to one npz file, such as ``write_scalers(path, node=one, config=another)``.
+
+    The file has two float64 arrays ``(F,)`` for each: ``node_mean`` and ``node_std``.
+    """
+    arrays = {f"{name}_{part}": getattr(s, part) for name, s in scalers.items() for part in ("mean", "std")}
+    write_arrays(path, arrays)
+
+
+def read_scaler(path: Path, name: str, length: int | None = None) -> Scaler:
+    """Read one scaler of :func:`write_scalers`.
+
+    Args:
+        path: The npz file, checked by its checksum.
+        name: Name that the scaler was written by.
+        length: Number of columns that it must have; any by default.
+
+    Raises:
+        DataError: The file is missing or broken, or holds no scaler of that name and length.
+    """
+    mean, std = read_arrays(path, [f"{name}_mean", f"{name}_std"], _AGAIN).values()
+    if length not in (None, len(mean)):
+        raise DataError(path, f"{name} has {counted(len(mean), 'column')}, {length} wanted", _AGAIN)
+    return Scaler(mean, std)
 
 
 class WrittenGraphs(GraphSet):

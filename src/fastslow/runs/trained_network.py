@@ -12,11 +12,11 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.memory import step_memory
 from fastslow.core.records import Record, check_record
 from fastslow.features.graph import GraphSet
-from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler, read_scaler
+from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.predict.dataset import GraphDataset, make_network, predict
 from fastslow.networks.settings.options import NetworkOptions
-from fastslow.runs.features_folder import SCALERS
+from fastslow.runs.features_folder import SCALERS, read_scaler
 from fastslow.runs.tensors import load_weights
 
 WEIGHTS = "model.pt"

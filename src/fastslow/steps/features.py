@@ -36,7 +36,6 @@ from fastslow.features.build import GraphOptions, build_graph, graph_of
 from fastslow.features.configs.default_layouts import default_file
 from fastslow.features.graph import draw_configs, fit_scalers
 from fastslow.features.nodes.protobuf import find_protobuf, require_protobufs
-from fastslow.features.scaling import write_scalers
 from fastslow.runs.features_folder import (
     INDEX,
     SCALERS,
@@ -47,6 +46,7 @@ from fastslow.runs.features_folder import (
     is_written,
     read_graph,
     write_graph,
+    write_scalers,
 )
 from fastslow.steps.unseen import read_recipe, recipe_options
 

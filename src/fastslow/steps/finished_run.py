@@ -26,8 +26,8 @@ from fastslow.core.errors import DataError
 from fastslow.ensemble.baselines import Columns, predict_configs
 from fastslow.ensemble.weights import combine, equal_weights
 from fastslow.features.graph import Graph, GraphSet
-from fastslow.features.scaling import Scaler, read_scaler, signed_log1p
-from fastslow.runs.features_folder import SCALERS, Features
+from fastslow.features.scaling import Scaler, signed_log1p
+from fastslow.runs.features_folder import SCALERS, Features, read_scaler
 from fastslow.runs.predictions import Predictor, find_members, read_run_manifest
 from fastslow.runs.trained_network import TrainedNetwork
 from fastslow.runs.trained_ranker import read_ranker

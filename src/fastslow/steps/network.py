@@ -21,13 +21,13 @@ from fastslow.core.settings import resolve
 from fastslow.evaluation.training_files import METRICS
 from fastslow.features.folds import HELD_OUT_CONFIGS
 from fastslow.features.graph import GraphSet, draw_configs
-from fastslow.features.scaling import Scaler, write_scalers
+from fastslow.features.scaling import Scaler
 from fastslow.networks.hardware import distributed
 from fastslow.networks.hardware.devices import pick_device, ran_out_of_memory
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.train import Training
 from fastslow.networks.training.validation import predict_shared
-from fastslow.runs.features_folder import SCALERS, Features
+from fastslow.runs.features_folder import SCALERS, Features, write_scalers
 from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, write_held_out, write_predictions
 from fastslow.runs.tensors import load_weights, read_checkpoint, write_tensors
 from fastslow.runs.trained_network import WEIGHTS, read_scalers

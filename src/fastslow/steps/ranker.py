@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import PREDICTED_SPLITS, VALID, get_collection
+from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID, get_collection
 from fastslow.competition.metrics import collection_score, mean_metrics
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError
@@ -20,6 +20,7 @@ from fastslow.core.progress import name_score, progress
 from fastslow.core.settings import resolve
 from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
+from fastslow.features.folds import HELD_OUT_CONFIGS
 from fastslow.features.graph import GraphSet
 from fastslow.rankers.fit import Fitted, RankerTables, Report, fit, read_training
 from fastslow.rankers.libraries import Trees
@@ -85,7 +86,10 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
         if settings.folds:
             prefix = f"{source.collection.slug}/"
             names = [name.removeprefix(prefix) for name in training.held_out if name.startswith(prefix)]
-            write_held_out(run.folder, fitted.predict_held_out(source, names))
+            held_out: dict[str, np.ndarray] = {}
+            for name in names:
+                held_out |= fitted.predict(read_table(source, TRAIN, [name], HELD_OUT_CONFIGS))
+            write_held_out(run.folder, held_out)
             outputs = (*RUN_OUTPUTS, HELD_OUT)
         run.finish(
             outputs,

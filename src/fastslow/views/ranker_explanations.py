@@ -57,10 +57,10 @@ class Explanation:
         self.features = Features(resolve(settings.features))
         self.fitted: Fitted = read_ranker(resolve(settings.run))
         self.all_columns = table or read_table(self.features, VALID, max_configs=_CONFIGS)
-        if lost := [name for name in self.fitted.columns if name not in self.all_columns.columns]:
+        if lost := [name for name in self.fitted.trees.columns if name not in self.all_columns.columns]:
             problem = f"{settings.run} reads columns that {settings.features} lacks: {', '.join(lost[:3])}"
             raise SettingsError("run", f"{problem}. Give features that it was trained on, or another run")
-        self.table: Table = self.all_columns.select(self.fitted.columns)
+        self.table: Table = self.all_columns.select(self.fitted.trees.columns)
         known = self.features.names(VALID)
         self.name = settings.graph or known[0]
         settings.require(self.name in known, "graph", f"one of {', '.join(known)}")
@@ -175,13 +175,13 @@ def shap_values(fitted: Fitted, table: Table) -> dict[str, np.ndarray]:
     add up to its prediction minus a constant.
 
     Returns:
-        By graph, ``(C, F)`` of the columns ``fitted.columns``.
+        By graph, ``(C, F)`` of the columns ``fitted.trees.columns``.
     """
 
     def contributions(rows: np.ndarray) -> np.ndarray:
         return fitted.trees.contributions(rows, fitted.num_trees)
 
-    return predict_table(fitted.objective, table.select(fitted.columns), contributions)
+    return predict_table(fitted.objective, table.select(fitted.trees.columns), contributions)
 
 
 def _bars(axes, names, values, colour, **options) -> None:

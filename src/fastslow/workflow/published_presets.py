@@ -6,7 +6,7 @@ A baseline trains networks only, for the kinds of collections that it names.
 
 from dataclasses import dataclass
 
-from fastslow.features.nodes.pruning import WHOLE_GRAPH
+from fastslow.features.nodes.node_encodings import WHOLE_GRAPH
 
 Sections = dict[str, dict]
 

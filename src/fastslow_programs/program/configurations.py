@@ -10,9 +10,9 @@ from fastslow.competition.reader import Program
 from fastslow.competition.schema import TILE_ROLES, TILE_WIDTH
 from fastslow.competition.tied_choices import Choices
 from fastslow.features.configs.default_layouts import (
+    file_of_default_search,
     find_default_layouts,
     is_off_default,
-    knows_default_layouts,
 )
 from fastslow_programs.program.convert import ConvertedProgram
 
@@ -66,6 +66,12 @@ def find_default(program: Program) -> Default:
         "a layout program has choices and layouts"
     )
     return _nearest(program.choices, program.layouts, find_default_layouts(program))
+
+
+def knows_default_layouts(program: Program) -> bool:
+    """Return whether :func:`find_default_layouts` finds any; errors as there."""
+    named = program.default_layouts is not None or program.collection.name.endswith(":default")
+    return named or file_of_default_search(program) is not None
 
 
 def _nearest(choices: Choices, layouts: np.ndarray, defaults: np.ndarray) -> Default:

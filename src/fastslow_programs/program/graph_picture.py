@@ -19,7 +19,7 @@ from fastslow.competition import node_columns
 from fastslow.competition.opcodes import CONVOLUTION, DOT, OPCODES, RESHAPE, opcode_name
 from fastslow.core.errors import counted
 from fastslow.core.figures import FASTER, SLOWER, WIDTH, in_style, shortened
-from fastslow.features.nodes.pruning import WHOLE_GRAPH, hop_distance
+from fastslow.features.nodes.node_encodings import WHOLE_GRAPH, hop_distance
 
 MAX_BOXES = 60  # nodes up to which a graph is drawn as boxes: the text is legible at the width of a page
 MAX_NEIGHBOURS = 30  # nodes of a drawn neighbourhood

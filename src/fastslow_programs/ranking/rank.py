@@ -19,7 +19,6 @@ from fastslow.competition.rules.program_rules import check_program
 from fastslow.core.artifacts import commit
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
-from fastslow.features.configs.default_layouts import knows_default_layouts
 from fastslow.features.graph import Graph
 from fastslow.features.nodes.protobuf import find_protobuf
 from fastslow.steps.finished_run import FinishedRun, best_rule
@@ -27,7 +26,7 @@ from fastslow.steps.unseen import UnseenGraphs, build_unseen, read_recipe
 from fastslow_programs.compiler.layout_constraints import constrain
 from fastslow_programs.compiler.layout_space import decode
 from fastslow_programs.compiler.libtpu import require_compiler
-from fastslow_programs.program.configurations import Default, find_default, identify
+from fastslow_programs.program.configurations import Default, find_default, identify, knows_default_layouts
 from fastslow_programs.program.convert import ConvertedProgram, estimate_cycles, make_program, write_npz
 from fastslow_programs.program.measured import MEASURED_FOLDER
 from fastslow_programs.ranking.choices import NamedChoice, name_choices

@@ -1,21 +1,30 @@
 """The tensors that a layout configuration arranges: shape, element size and producer of each.
 
 A configuration gives a layout to up to three tensors of a configurable node: its output, its input
-(operand 0) and, for convolution and dot, its kernel (operand 1). ``node_feat`` describes only a node's own
-output, and ``edge_index`` is sorted, which loses the operands' order. It is recovered from the shapes: the
-order of the operands is the one for which HLO's shape rules give the output.
+(operand 0) and, for convolution and dot, its kernel (operand 1). ``edge_index`` is sorted, which loses the
+operands' order. It is recovered from the shapes, of which ``node_feat`` has a node's own output: the order is
+the one for which HLO's shape rules give the output.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from fastslow.competition import node_columns
+from fastslow.competition.layouts import ROLES
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 
+KINDS = {"convolution": CONVOLUTION, "dot": DOT, "reshape": RESHAPE}
+"""Opcode ids of the operations whose tensors a configuration arranges, by the names that columns have."""
 _OPERANDS = {CONVOLUTION: 2, DOT: 2, RESHAPE: 1}
+
+
+def roles_of(kind: str) -> tuple[str, ...]:
+    """Return which tensors of an operation of this kind a configuration arranges, of ``layouts.ROLES``."""
+    return ROLES[: 1 + _OPERANDS[KINDS[kind]]]
 
 
 @dataclass(frozen=True)
@@ -43,11 +52,10 @@ def config_tensors(
 ) -> ConfigTensors:
     """Find the shapes and producers of the tensors of every configurable node.
 
-    Input and kernel of a convolution or dot are distinguished by HLO's shape rules, tried in both orders.
-    Where both fit, a dot is assumed to have the usual form ``x @ w`` (the input contracts its last
-    dimensions, and the kernel's free dimensions are its last) if exactly one order has it. Otherwise the
-    operand with the lower node number is taken as the input: HLO lists operands before their users, depth
-    first, so operand 0 usually has the lower number.
+    HLO's shape rules are tried in both orders of the operands. Where both fit, a dot is assumed to have the
+    usual form ``x @ w`` (the input contracts its last dimensions, and the kernel's free dimensions are its
+    last) if exactly one order has it. Otherwise the operand with the lower node number is taken as the input:
+    HLO lists operands before their users, depth first, so operand 0 usually has the lower number.
 
     Args:
         node_feat: (N, 140) raw features (0-padded) of the whole graph.
@@ -61,7 +69,7 @@ def config_tensors(
         The tensors, in the order of ``node_config_ids``.
     """
     nodes = np.asarray(node_config_ids, dtype=np.int64)
-    kinds = np.asarray(node_opcode)[nodes]
+    kinds = node_opcode[nodes]
     dims, rank, sized = _node_shapes(node_feat)
     source_ids = np.full((len(nodes), 3), -1, dtype=np.int64)
     source_ids[:, 0] = nodes
@@ -111,26 +119,24 @@ def _node_shapes(node_feat: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndar
 
     They are for a tensor with at least one element and at most six dimensions.
     """
-    shape = np.asarray(node_feat)[:, node_columns.SHAPE]
-    dims = shape.astype(np.int64)
+    dims = node_feat[:, node_columns.SHAPE].astype(np.int64)
     rank = (dims > 0).sum(1)
-    total = np.asarray(node_feat)[:, node_columns.SHAPE_SUM].astype(np.float64)
+    total = node_feat[:, node_columns.SHAPE_SUM].astype(np.float64)
     # A seventh dimension shows in the sum only, which float32 rounds beyond 2**24.
     complete = np.abs(total - dims.sum(1)) < 0.5 + 1e-6 * total
     has_elements = (dims > 0).cumprod(1).sum(1) == rank
-    has_elements &= np.asarray(node_feat)[:, node_columns.SHAPE_PRODUCT] != 0
+    has_elements &= node_feat[:, node_columns.SHAPE_PRODUCT] != 0
     return dims, rank, complete & has_elements & (_element_bytes(node_feat) > 0)
 
 
 def _element_bytes(node_feat: np.ndarray) -> np.ndarray:
     """Bytes per element of every node's output, (N,) int64; 0 for a tuple and for types without elements."""
     sizes = np.array(list(node_columns.ELEMENT_BYTES.values()))
-    return np.asarray(node_feat)[:, node_columns.ELEMENT_TYPE].astype(np.int64) @ sizes
+    return node_feat[:, node_columns.ELEMENT_TYPE].astype(np.int64) @ sizes
 
 
 def _operands(edge_index: np.ndarray, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Lowest and highest operand of each node, (K,) each (0 where it has none), and their number (K,)."""
-    edge_index = np.asarray(edge_index, dtype=np.int64).reshape(-1, 2)
     edges = edge_index[np.lexsort((edge_index[:, 1], edge_index[:, 0]))]
     start, stop = (np.searchsorted(edges[:, 0], nodes, side) for side in ("left", "right"))
     operand = np.append(edges[:, 1], 0)
@@ -143,12 +149,9 @@ def _fit(node_feat, dims, rank, kinds, triples) -> np.ndarray:
     fit = np.zeros(len(triples), dtype=np.int64)
     convolution = kinds == CONVOLUTION
     fit[convolution] = _convolution_fits(node_feat, dims, rank, triples[convolution])
-    # Programs repeat their layers, so a few distinct shapes cover all dots.
-    shapes, inverse = np.unique(dims[triples[~convolution]].reshape(-1, 18), axis=0, return_inverse=True)
-    distinct = [
-        dot_fit(*([size for size in shape if size] for shape in row.reshape(3, 6).tolist())) for row in shapes
-    ]
-    fit[~convolution] = np.array(distinct, dtype=np.int64)[inverse.ravel()]
+    for index in np.flatnonzero(~convolution):
+        shapes = dims[triples[index]].tolist()
+        fit[index] = dot_fit(*(tuple(size for size in shape if size) for shape in shapes))
     return fit
 
 
@@ -158,17 +161,15 @@ def _convolution_fits(node_feat, dims, rank, triples) -> np.ndarray:
     The output's spatial sizes are not checked: node_feat lacks their axes, and the other rules suffice.
     """
     node, lhs, rhs = triples.T
-    feat = np.asarray(node_feat)[node].astype(np.int64)
+    feat = node_feat[node].astype(np.int64)
 
     def size(tensor, column):
         return np.take_along_axis(dims[tensor], feat[:, np.r_[column]].clip(0, 5), axis=1)
 
     spatial = np.arange(4) < rank[node, None] - 2
     window = feat[:, node_columns.WINDOW_SIZE][:, :4]
-    feature_groups, batch_groups = (
-        feat[:, [column]].clip(1)
-        for column in (node_columns.FEATURE_GROUP_COUNT, node_columns.BATCH_GROUP_COUNT)
-    )
+    feature_groups = feat[:, [node_columns.FEATURE_GROUP_COUNT]].clip(1)
+    batch_groups = feat[:, [node_columns.BATCH_GROUP_COUNT]].clip(1)
     rules = (
         (rank[[lhs, rhs]] == rank[node]).T,
         size(rhs, node_columns.KERNEL_OUTPUT_FEATURE) == size(node, node_columns.OUTPUT_FEATURE),
@@ -181,15 +182,12 @@ def _convolution_fits(node_feat, dims, rank, triples) -> np.ndarray:
     return keeps
 
 
-def dot_fit(output: list[int], lhs: list[int], rhs: list[int]) -> int:
-    """Check whether operands of these sizes can give a dot of this output.
+@lru_cache(1024)  # programs repeat their layers
+def dot_fit(output: tuple[int, ...], lhs: tuple[int, ...], rhs: tuple[int, ...]) -> int:
+    """Check whether operands of sizes ``lhs`` and ``rhs`` can give a dot of sizes ``output``.
 
-    ``node_feat`` does not contain which axes are batch and which are contracting: any choice is accepted.
-
-    Args:
-        output: Sizes of the output: the batch axes, then the free axes of lhs, then of rhs.
-        lhs: Sizes of the first operand.
-        rhs: Sizes of the second operand.
+    The output has the batch axes, then the free axes of lhs, then of rhs. ``node_feat`` does not tell which
+    axes are batch and which are contracting: any choice is accepted.
 
     Returns:
         0: no choice of axes gives the output; 1: one does; 2: one does in which lhs contracts its last axes
@@ -217,7 +215,7 @@ def dot_fit(output: list[int], lhs: list[int], rhs: list[int]) -> int:
     return fit
 
 
-def _is_subsequence(part: list[int], whole: list[int]) -> bool:
+def _is_subsequence(part: tuple[int, ...], whole: tuple[int, ...]) -> bool:
     """Whether ``part`` is what remains of ``whole`` after removing entries."""
     remaining = iter(whole)
     return all(entry in remaining for entry in part)

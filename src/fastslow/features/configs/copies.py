@@ -1,23 +1,19 @@
 """Copies implied by a configuration: producer and consumer request different layouts of one tensor.
 
 Where a configurable node's output is, directly or through element-wise nodes and transposes, the input or
-kernel of another one and the two layouts given differ, the compiler has to copy the tensor in between. (The
-number of copied elements is a feature of the 11th place's LightGBM model.) A transpose moves no byte where
-the layout of its output is the layout of its input with the axes renamed. A reshape is itself configurable
-and ends the path.
+kernel of another one and the two layouts given differ, the compiler has to copy the tensor in between (11th
+place of the competition). A transpose moves no byte where the layout of its output is the layout of its input
+with the axes renamed. A reshape is itself configurable and ends the path.
 """
-
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from fastslow.competition import node_columns
 from fastslow.competition.layouts import LAYOUT_WIDTH, num_elements
 from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.tied_choices import Choices
 from fastslow.features.configs.config_tensors import ConfigTensors
-from fastslow.features.configs.layout_states import choice_sums, tensor_positions
+from fastslow.features.configs.layout_states import LayoutStates, tensor_positions
+from fastslow.features.graph import Graph
 
 _ELEMENT_WISE = """
 abs add and atan2 bitcast-convert cbrt ceil clamp compare complex convert copy cosine count-leading-zeros
@@ -34,30 +30,6 @@ COPY_NAMES = ("copies", "log_copied_elements", "log_copied_bytes", "copy_share",
 """Column names of :func:`copy_features`, the same for every program."""
 
 
-@dataclass(frozen=True)
-class CopyPairs:
-    """P pairs of configurable tensors that hold the same values in the program, see :func:`copy_pairs`."""
-
-    producer_index: np.ndarray  # (P,) position in node_config_ids of the node whose output it is
-    consumer_index: np.ndarray  # (P,) position of the node that reads it
-    consumer_role: np.ndarray  # (P,) 1 input, 2 kernel
-    elements: np.ndarray  # (P,) int64 elements of the tensor
-    element_bytes: np.ndarray  # (P,) int64 bytes per element, as the consumer reads it
-    axes: np.ndarray  # (P, 6) the producer's axis that each axis of the consumer's tensor is
-
-    @property
-    def tensors(self) -> np.ndarray:
-        """(P, 2) positions of the producer's and the consumer's tensor among the 3 K of the graph."""
-        sides = (self.producer_index, 0), (self.consumer_index, self.consumer_role)
-        return np.stack([tensor_positions(*side) for side in sides], 1)
-
-    @cached_property
-    def weights(self) -> np.ndarray:
-        """(P, 3) float64: 1, elements and bytes of each pair. Whole numbers, so sums of them are exact."""
-        size = self.elements * self.element_bytes
-        return np.stack([np.ones_like(size), self.elements, size], 1).astype(np.float64)
-
-
 def copy_pairs(
     node_feat: np.ndarray,
     node_opcode: np.ndarray,
@@ -65,7 +37,7 @@ def copy_pairs(
     node_config_ids: np.ndarray,
     tensors: ConfigTensors,
     through: int = 1,
-) -> CopyPairs:
+) -> tuple[np.ndarray, np.ndarray]:
     """Find the pairs of a configurable node's output and another's input or kernel that are the same tensor.
 
     Tensors with fewer than two dimensions have only one layout and form no pair. A pair joined by several
@@ -81,26 +53,20 @@ def copy_pairs(
             pairs direct neighbours only.
 
     Returns:
-        The pairs, sorted by consumer, role and producer.
+        ``Graph.pairs`` ``(P, 3)`` int32, sorted by consumer, role and producer, and ``Graph.pair_axes``
+        ``(P, 6)`` int8.
     """
-    nodes = np.asarray(node_config_ids, dtype=np.int64)
     consumer, role = np.nonzero(tensors.known & (tensors.rank >= 2) & (np.arange(3) > 0))
     steps = _same_tensor_steps(node_feat, node_opcode, edge_index)
     tensor, node, axes = _walk(tensors.source_ids[consumer, role], steps, len(node_opcode), through)
 
     position = np.full(len(node_opcode), -1)
-    position[nodes] = np.arange(len(nodes))
+    position[node_config_ids] = np.arange(len(node_config_ids))
     readers = np.flatnonzero(position[node] >= 0)
     readers = readers[np.lexsort((position[node[readers]], tensor[readers]))]
     consumer, role = consumer[tensor[readers]], role[tensor[readers]]
-    return CopyPairs(
-        producer_index=position[node[readers]],
-        consumer_index=consumer,
-        consumer_role=role,
-        elements=num_elements(tensors.dims[consumer, role]),
-        element_bytes=tensors.element_bytes[consumer, role],
-        axes=axes[readers],
-    )
+    pairs = np.stack([position[node[readers]], consumer, role], 1)
+    return pairs.astype(np.int32), axes[readers].astype(np.int8)
 
 
 def _walk(source_ids, steps, num_nodes: int, through: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -134,10 +100,7 @@ def _walk(source_ids, steps, num_nodes: int, through: int) -> tuple[np.ndarray, 
 
 def _same_tensor_steps(node_feat, node_opcode, edge_index) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (M,) nodes, sorted, (M,) operands that hold the same tensor, and (M, 6) the axes that agree."""
-    node_feat = np.asarray(node_feat)
-    node_opcode = np.asarray(node_opcode)
-    edges = np.asarray(edge_index, dtype=np.int64).reshape(-1, 2)
-    user, operand = edges[np.lexsort((edges[:, 1], edges[:, 0]))].T
+    user, operand = edge_index[np.lexsort((edge_index[:, 1], edge_index[:, 0]))].T.astype(np.int64)
     shape = node_feat[:, node_columns.SHAPE]
     same = np.isin(node_opcode, ELEMENT_WISE)[user] & (shape[user] == shape[operand]).all(1)
     transposed = node_opcode[user] == OPCODES["transpose"]
@@ -149,48 +112,45 @@ def _same_tensor_steps(node_feat, node_opcode, edge_index) -> tuple[np.ndarray, 
     return user[passes], operand[passes], axes[passes]
 
 
-def disagreements(layouts: np.ndarray, axes: np.ndarray) -> np.ndarray:
-    """Compare every producer's with every consumer's layout: do they name different axes in the same entry?
-
-    A layout may name only its minor-most axes; entries that only one of the two names are no disagreement.
-    Neither is a side left to the compiler, which may adapt it.
+class PairStates(LayoutStates):
+    """The S states of a graph's pairs of tensors.
 
     Args:
-        layouts: (L, 6) minor to major, -1 padded.
-        axes: (A, 6) distinct rows of ``CopyPairs.axes``.
+        graph: A layout graph.
 
-    Returns:
-        (A, L, L) bool by row of ``axes``, producer's layout and consumer's layout.
+    Attributes:
+        pairs: ``(S, 3)`` pair of each state, a row of ``Graph.pairs``.
+        layouts: ``(S, 2, 6)`` int8, the producer's layout and the consumer's.
+        copied: ``(S,)`` bool, whether the two name different axes in the same entry. A layout may name only
+            its minor-most axes; entries that only one of the two names are no disagreement. Neither is a side
+            left to the compiler, which may adapt it.
     """
-    layouts = np.asarray(layouts, np.int64)
-    mapped = np.where(layouts >= 0, np.asarray(axes)[:, layouts.clip(0)], -1)[:, None]  # (A, 1, L, 6)
-    producer = layouts[None, :, None]
-    return ((producer != mapped) & (producer >= 0) & (mapped >= 0)).any(3)
+
+    def __init__(self, graph: Graph):
+        producer, consumer, role = graph.pairs.T
+        tensors = [tensor_positions(producer, 0), tensor_positions(consumer, role)]
+        super().__init__(graph.choices, np.stack(tensors, 1))
+        self.pairs = graph.pairs[self.item]
+        self.layouts = graph.layouts[self.codes]
+        given, wanted = self.layouts[:, 0], self.layouts[:, 1]
+        renamed = np.take_along_axis(graph.pair_axes[self.item], wanted.clip(0), 1)
+        self.copied = ((given != renamed) & (given >= 0) & (wanted >= 0)).any(1)
 
 
-def copy_features(pairs: CopyPairs, layouts: np.ndarray, choices: Choices) -> tuple[np.ndarray, list[str]]:
-    """Compute the features of every configuration's copies: of the pairs that :func:`disagreements` names.
-
-    Args:
-        pairs: The P pairs of a program.
-        layouts: (L, 6) distinct layouts, minor to major, -1 padded; all -1 leaves the layout to the compiler.
-        choices: The C configurations; codes are positions in ``layouts``.
+def copy_features(graph: Graph) -> tuple[np.ndarray, list[str]]:
+    """Compute the features of every configuration's copies: of the pairs whose two layouts disagree.
 
     Returns:
         (C, 5) float32 features, 0 where there is no pair, and their names (``COPY_NAMES``).
     """
-    given = np.asarray(layouts)[:, 0] >= 0
-    ways, way = np.unique(pairs.axes, axis=0, return_inverse=True)
-    disagree = disagreements(layouts, ways)
-
-    def terms(pair: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        producer, consumer = codes.T
-        copied = disagree[way.ravel()[pair], producer, consumer][:, None] * pairs.weights[pair]
-        both = given[producer] & given[consumer]
-        half = given[producer] ^ given[consumer]
-        return np.column_stack([copied, both, half])
-
-    count, elements, size, both, half = choice_sums(choices, pairs.tensors, terms).T
-    share = np.divide(count, both, out=np.zeros(len(choices)), where=both > 0)
+    states = PairStates(graph)
+    _, consumer, role = states.pairs.T
+    elements = num_elements(graph.tensor_sizes[consumer, role].astype(np.int64))
+    size = elements * graph.tensor_bytes[consumer, role]
+    given = states.layouts[:, :, 0] >= 0
+    # whole numbers, so their sums are exact
+    terms = [states.copied, states.copied * elements, states.copied * size, given.all(1), given.sum(1) == 1]
+    count, elements, size, both, half = states.sum(np.stack(terms, 1, dtype=np.float64)).T
+    share = np.divide(count, both, out=np.zeros(len(count)), where=both > 0)
     values = np.stack([count, np.log1p(elements), np.log1p(size), share, half], axis=1)
     return values.astype(np.float32), list(COPY_NAMES)

@@ -21,9 +21,7 @@ from fastslow.core.input_files import is_there
 def find_default_layouts(program: Program) -> np.ndarray:
     """Return the compiler's own layout of every configurable tensor of a layout program.
 
-    Args:
-        program: The arrays of a competition file. For a ``random`` file the ``default`` file beside it is
-            read.
+    For a ``random`` file the ``default`` file beside it is read.
 
     Returns:
         ``(K, 3, 6)`` int8, minor to major, -1 padded, in the form in which configurations name them. All -1
@@ -37,16 +35,10 @@ def find_default_layouts(program: Program) -> np.ndarray:
         return program.default_layouts
     if program.collection.name.endswith(":default"):
         return commonest_layouts(program.layouts, program.choices)
-    other = _of_default_search(program)
+    other = file_of_default_search(program)
     if other is None:
         return np.full((len(program.node_config_ids), len(ROLES), LAYOUT_WIDTH), -1, np.int8)
     return commonest_layouts(*read_choices(other))
-
-
-def knows_default_layouts(program: Program) -> bool:
-    """Return whether :func:`find_default_layouts` finds any; errors as there."""
-    named = program.default_layouts is not None or program.collection.name.endswith(":default")
-    return named or _of_default_search(program) is not None
 
 
 def default_file(file: ProgramFile) -> Path | None:
@@ -85,8 +77,8 @@ def is_off_default(layouts: np.ndarray, defaults: np.ndarray) -> np.ndarray:
     return given & (layouts != defaults).any(-1)
 
 
-def _of_default_search(program: Program) -> Path | None:
-    """Return the ``default`` file if it has the same nodes and configurable nodes."""
+def file_of_default_search(program: Program) -> Path | None:
+    """Return the ``default`` file of a ``random`` file's program if it has the same (configurable) nodes."""
     other = default_file(program.file)
     if other is None:
         return None

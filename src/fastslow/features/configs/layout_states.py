@@ -6,8 +6,6 @@ the layouts of a node (or of a pair of tensors) alone is therefore computed once
 summed once per class of configurations, and a configuration is a row of few classes.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from scipy import sparse
 
@@ -16,21 +14,12 @@ from fastslow.competition.tied_choices import Choices, GroupSets
 
 
 def tensor_positions(nodes: np.ndarray, roles: np.ndarray | int) -> np.ndarray:
-    """Return the positions of tensors among the 3 K of a graph, for :class:`LayoutStates`.
+    """Return the positions of tensors among the 3 K of a graph, 0 to 3 K - 1, for :class:`LayoutStates`.
 
-    Args:
-        nodes: ``(...)`` positions of nodes among the K configurable ones, 0 to K - 1.
-        roles: ``(...)`` which tensor of each: 0 output, 1 input, 2 kernel; broadcast against ``nodes``.
-
-    Returns:
-        ``(...)`` int64, of the shape of both, 0 to 3 K - 1.
+    ``nodes`` are positions among the K configurable ones, ``roles`` 0 output, 1 input, 2 kernel; their shapes
+    are broadcast.
     """
     return np.asarray(nodes) * len(ROLES) + roles
-
-
-def node_tensors(nodes: np.ndarray) -> np.ndarray:
-    """Return the positions ``(M, 3)`` of output, input and kernel of M nodes."""
-    return tensor_positions(np.asarray(nodes)[:, None], np.arange(len(ROLES)))
 
 
 class LayoutStates:
@@ -69,37 +58,13 @@ class LayoutStates:
         order = np.lexsort((*codes.T[::-1], item))
         self.item, self.codes, self.class_index = item, codes[order], class_index[order]
 
-    def __len__(self) -> int:
-        """Return S."""
-        return len(self.item)
+    def sum(self, terms: np.ndarray) -> np.ndarray:
+        """Sum terms of the states ``(S, F)`` float64 over all items, for every configuration: ``(C, F)``.
 
-    def per_class(self, table: np.ndarray) -> np.ndarray:
-        """Sum the rows of each class's states, for :meth:`fastslow.competition.tied_choices.Classes.sum`.
-
-        Args:
-            table: ``(S, F)`` float64.
-
-        Returns:
-            ``(T, F)`` float64, summed in order of the items.
+        Terms are added in order of the items within a class. Sums of whole numbers below 2**53 are exact in
+        any order.
         """
-        ones = np.ones(len(self))
-        places = (self.class_index, np.arange(len(self)))
-        return sparse.csr_array((ones, places), shape=(len(self.classes), len(self))) @ table
-
-
-def choice_sums(
-    choices: Choices, tensors: np.ndarray, terms: Callable[[np.ndarray, np.ndarray], np.ndarray]
-) -> np.ndarray:
-    """Sum terms of items over all items, for every configuration.
-
-    Args:
-        choices: The C configurations.
-        tensors: ``(M, D)`` positions of the tensors whose layouts each item depends on.
-        terms: Maps items ``(S,)`` and codes of their tensors' layouts ``(S, D)`` to terms ``(S, F)`` float64.
-            Whole numbers below 2**53: then their sums are exact, in any order.
-
-    Returns:
-        ``(C, F)`` float64.
-    """
-    states = LayoutStates(choices, tensors)
-    return states.classes.sum(states.per_class(terms(states.item, states.codes)))
+        states = len(self.item)
+        places = self.class_index, np.arange(states)
+        members = sparse.csr_array((np.ones(states), places), shape=(len(self.classes), states))
+        return self.classes.sum(members @ terms)

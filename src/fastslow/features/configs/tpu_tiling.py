@@ -21,7 +21,8 @@ class Tiling(NamedTuple):
     fits: np.ndarray  # the tensor has every axis that the layout names, and its two minor-most axes differ
     minor_size: np.ndarray  # size of the minor-most dimension, 1 or more
     second_size: np.ndarray  # size of the second-minor dimension; 1 for a tensor of one dimension
-    second_padded: np.ndarray  # second_size rounded up to a multiple of 8; 1 for a tensor of one dimension
+    minor_unaligned: np.ndarray  # minor_size is no multiple of 128
+    second_unaligned: np.ndarray  # second_size is no multiple of 8; False for a tensor of one dimension
     volume: np.ndarray  # number of elements
     padded_volume: np.ndarray  # number of elements after padding to whole tiles
     violates: np.ndarray  # the largest dimension is larger than the minor-most one
@@ -29,15 +30,12 @@ class Tiling(NamedTuple):
 
 
 def tile(dims: np.ndarray, layouts: np.ndarray) -> Tiling:
-    """Compute the tiling of tensors under layouts.
+    """Compute the tiling of tensors under layouts; their leading shapes are broadcast.
 
     Args:
         dims: (..., 6) integer sizes, 0-padded.
         layouts: (..., 6) minor-to-major, -1 padded; all -1 counts as row-major. A layout that names fewer
             axes than the tensor has is completed by the others in row-major order.
-
-    Returns:
-        The tiling of every pair, the leading shapes broadcast against each other.
     """
     dims = np.asarray(dims, np.int64)
     layouts = np.asarray(layouts, np.int64)
@@ -54,9 +52,18 @@ def tile(dims: np.ndarray, layouts: np.ndarray) -> Tiling:
     second_padded = np.where(second < 0, 1, _round_up(second_size, SUBLANES))
     volume = num_elements(dims)
     padded_volume = volume // (minor_size * second_size) * _round_up(minor_size, LANES) * second_padded
-    violates = minor_size < dims.max(-1)
-    sizes = (minor_size, second_size, second_padded, volume, padded_volume)
-    return Tiling(is_left, fits, *sizes, violates, minor)
+    return Tiling(
+        is_left=is_left,
+        fits=fits,
+        minor_size=minor_size,
+        second_size=second_size,
+        minor_unaligned=minor_size % LANES != 0,
+        second_unaligned=second_padded != second_size,
+        volume=volume,
+        padded_volume=padded_volume,
+        violates=minor_size < dims.max(-1),
+        minor_axis=minor,
+    )
 
 
 TILING_FEATURES = 9

@@ -2,12 +2,10 @@
 
 The violation ratio is the share of configurable tensors whose largest dimension is not the minor-most one,
 hence not along the 128-wide side of a tile (Harvard report on TpuGraphs, section 5.2). The "first" dimension
-of the report is the one with contiguous elements, entry 0 of a minor-to-major layout. A minor-most dimension
-as large as the largest is no violation.
+of the report is entry 0 of a minor-to-major layout.
 
-Tensors with a known shape and at least one dimension are counted. A one-dimensional tensor is counted though
-it has only one layout (never a violation); a scalar and a tensor of unknown shape are not. Nor is a tensor
-whose layout names an axis that it does not have: then the shape found is not the tensor's own.
+Tensors with a known shape and at least one dimension are counted, unless a layout names an axis that the
+tensor does not have: then the shape found is not its own.
 
 The outputs of all configurable nodes have columns of their own, for they decide the runtime: on the
 measured AlexNet the layouts of inputs and kernels change nothing. Weighted by the node's work, the gradient
@@ -19,34 +17,13 @@ have to be moved. :mod:`fastslow.features.configs.default_layouts` finds the com
 
 import numpy as np
 
-from fastslow.competition.layouts import ROLES, num_elements
-from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
-from fastslow.competition.tied_choices import Choices
-from fastslow.features.configs.config_tensors import ConfigTensors
+from fastslow.competition.layouts import num_elements
+from fastslow.features.configs.config_tensors import KINDS, roles_of
 from fastslow.features.configs.default_layouts import is_off_default
-from fastslow.features.configs.layout_states import choice_sums, tensor_positions
-from fastslow.features.configs.tpu_tiling import LANES, tile
+from fastslow.features.configs.layout_states import LayoutStates, tensor_positions
+from fastslow.features.configs.tpu_tiling import tile
+from fastslow.features.graph import Graph
 
-CELLS = tuple(
-    (f"{kind}_{role}", opcode, position)
-    for kind, opcode in (("convolution", CONVOLUTION), ("dot", DOT), ("reshape", RESHAPE))
-    for position, role in enumerate(ROLES)
-    if (kind, role) != ("reshape", "kernel")
-)
-"""(name, opcode, position in ``ROLES``) of the groups of tensors: operation kind by tensor role."""
-
-_TERMS = (
-    "left",
-    "counted",
-    "off_default",
-    "violation",
-    "minor_unaligned",
-    "second_minor_unaligned",
-    "volume",
-    "violating_volume",
-    "padded_volume",
-    "padded_bytes",
-)
 _RATIOS = {
     "violation_ratio": ("violation", "counted"),
     "padded_over_volume": ("padded_volume", "volume"),
@@ -56,129 +33,102 @@ _RATIOS = {
     "second_minor_unaligned_share": ("second_minor_unaligned", "counted"),
     "off_default_share": ("off_default", "counted"),
 }
-_CELL_RATIOS = ("violation_ratio", "padded_over_volume", "left_share", "off_default_share")
-_OUTPUT_RATIOS = ("violation_ratio", "padded_over_volume", "off_default_share")
-_WEIGHTS = ("bytes", "work")
-_WEIGHTED = ("count", "violation", "padding", "off_default")
-_WEIGHTED_TERMS = tuple(f"{what}_by_{weight}" for weight in _WEIGHTS for what in _WEIGHTED)
+"""Numerator and denominator of each ratio: sums of the terms of :func:`_terms`."""
 _WEIGHTED_RATIOS = {
-    f"{ratio}_by_{weight}": (f"{what}_by_{weight}", f"count_by_{weight}")
-    for ratio, what in zip(("violation_ratio", "padding", "off_default"), _WEIGHTED[1:], strict=True)
-    for weight in _WEIGHTS
+    "violation_ratio_by_bytes": ("violation_by_bytes", "bytes"),
+    "violation_ratio_by_work": ("violation_by_work", "work"),
+    "padding_by_bytes": ("padding_by_bytes", "bytes"),
+    "padding_by_work": ("padding_by_work", "work"),
+    "off_default_by_bytes": ("off_default_by_bytes", "bytes"),
+    "off_default_by_work": ("off_default_by_work", "work"),
 }
-VIOLATION_NAMES = (
-    *_RATIOS,
-    "log_padded_bytes",
-    *(f"{cell}_{ratio}" for cell, _, _ in CELLS for ratio in _CELL_RATIOS),
-    *(f"output_{ratio}" for ratio in (*_OUTPUT_RATIOS, *_WEIGHTED_RATIOS)),
-)
-"""Column names of :func:`violation_features`, the same for every program: all tensors, then each cell, then
-all outputs."""
+_CELL_RATIOS = ("violation_ratio", "padded_over_volume", "left_share", "off_default_share")
+_OUTPUT_RATIOS = ("violation_ratio", "padded_over_volume", "off_default_share", *_WEIGHTED_RATIOS)
 
 
-def violation_features(
-    tensors: ConfigTensors,
-    kinds: np.ndarray,
-    layouts: np.ndarray,
-    choices: Choices,
-    defaults: np.ndarray | None = None,
-) -> tuple[np.ndarray, list[str]]:
-    """Compute the violation ratio and its refinements for every configuration.
-
-    Args:
-        tensors: The tensors of K configurable nodes.
-        kinds: (K,) opcode ids of these nodes.
-        layouts: (L, 6) distinct layouts, minor to major, -1 padded; all -1 leaves the layout to the compiler,
-            which counts as row-major.
-            A layout of fewer axes than the tensor is completed by the others in row-major order.
-        choices: The C configurations; codes are positions in ``layouts``.
-        defaults: (K, 3, 6) the compiler's own layout of each tensor, -1 where it is not known; by default of
-            none.
+def violation_features(graph: Graph) -> tuple[np.ndarray, list[str]]:
+    """Compute the violation ratio and its refinements for every configuration of a layout graph.
 
     Returns:
-        (C, V) float32 features, 0 where no tensor is counted, and their V names (``VIOLATION_NAMES``).
+        (C, V) float32 features, 0 where no tensor is counted, and their V names, the same for every program:
+        ratios of all tensors, of each operation kind by tensor role, and of all outputs.
     """
-    if defaults is None:
-        defaults = np.full(tensors.dims.shape, -1)
-    sums = []
-    of_role = [_shape_rows(tensors, role, defaults) for role in range(len(ROLES))]
-    for _, opcode, role in CELLS:
-        nodes = np.flatnonzero(
-            (np.asarray(kinds) == opcode) & tensors.known[:, role] & (tensors.rank[:, role] > 0)
-        )
-        # One row of terms per distinct (shape, layout), shared by the many tensors of one shape.
-        shapes, shape_index = np.unique(of_role[role][nodes], axis=0, return_inverse=True)
-        table = _terms_of_shapes(shapes, np.asarray(layouts, np.int64))
+    kinds = graph.node_opcode[graph.config_index]
+    weights = _node_weights(graph)
+    cells: dict[str, dict[str, np.ndarray]] = {}
+    for kind, opcode in KINDS.items():
+        for role, name in enumerate(roles_of(kind)):
+            nodes = np.flatnonzero((kinds == opcode) & (graph.tensor_sizes[:, role, 0] > 0))
+            states = LayoutStates(graph.choices, tensor_positions(nodes, role)[:, None])
+            terms = _terms(graph, nodes[states.item], role, graph.layouts[states.codes[:, 0]], weights)
+            sums = states.sum(np.stack(list(terms.values()), 1, dtype=np.float64))
+            cells[f"{kind}_{name}"] = dict(zip(terms, sums.T, strict=True))
+    total = _add(list(cells.values()))
+    outputs = _add([sums for cell, sums in cells.items() if cell.endswith("_output")])
+    columns = {name: _ratio(total, name) for name in _RATIOS}
+    columns["log_padded_bytes"] = np.log1p(total["padded_bytes"])
+    for cell, cell_sums in cells.items():
+        columns |= {f"{cell}_{name}": _ratio(cell_sums, name) for name in _CELL_RATIOS}
+    columns |= {f"output_{name}": _ratio(outputs, name) for name in _OUTPUT_RATIOS}
+    return np.stack(list(columns.values()), 1, dtype=np.float32, casting="same_kind"), list(columns)
 
-        def terms(items, codes, table=table, shape_index=shape_index):
-            return table[shape_index.ravel()[items], codes[:, 0]]
 
-        sums.append(choice_sums(choices, tensor_positions(nodes, role)[:, None], terms))
-    return _features_of_sums(sums), list(VIOLATION_NAMES)
+def _node_weights(graph: Graph) -> dict[str, np.ndarray]:
+    """Return the weights of the configurable nodes by name: the bytes of a node's tensors, and its work.
 
-
-def _shape_rows(tensors: ConfigTensors, role: int, defaults: np.ndarray) -> np.ndarray:
-    """Return what the terms of each node's tensor depend on.
-
-    It is six sizes, bytes per element, the compiler's own layout, and the weights of an output's node. The
-    weights are the bytes of the node's tensors, and its work: the square root of the product of their
-    elements. For the ``m x k`` and ``k x n`` operands of a dot these are its ``m n k`` multiplications. For a
-    convolution, also one that computes a small filter's gradient, the work grows with its multiplications.
+    Work is the square root of the product of the tensors' elements. For the ``m x k`` and ``k x n`` operands
+    of a dot these are its ``m n k`` multiplications. For a convolution, also one that computes a small
+    filter's gradient, the work grows with its multiplications.
 
     Returns:
-        ``(K, 13)`` or ``(K, 15)`` int64; the weights are fractions of the largest, in units of 2**-36.
+        ``(K,)`` int64 each, fractions of the largest in units of 2**-36.
     """
-    rows = np.column_stack([tensors.dims[:, role], tensors.element_bytes[:, role], defaults[:, role]])
-    if role:
-        return rows
-    elements = np.where(tensors.known, num_elements(tensors.dims.astype(np.float64)), 0.0)
-    work = np.where(
-        (elements > 0).all(1), np.sqrt(elements.prod(1)), elements[:, 0]
-    )  # an operand may be unknown
-    weights = np.stack([(elements * tensors.element_bytes).sum(1), work], 1)
-    shares = np.ceil(weights / np.maximum(weights.max(0, initial=0), 1) * 2**36)
-    return np.column_stack([rows, shares.astype(np.int64)])
+    elements = np.where(graph.tensor_bytes > 0, num_elements(graph.tensor_sizes.astype(np.float64)), 0.0)
+    size = (elements * graph.tensor_bytes).sum(1)
+    # an operand may be unknown
+    work = np.where((elements > 0).all(1), np.sqrt(elements.prod(1)), elements[:, 0])
+    weights = {"bytes": size, "work": work}
+    largest = {name: max(weight.max(initial=0), 1) for name, weight in weights.items()}
+    return {name: np.ceil(weights[name] / largest[name] * 2**36).astype(np.int64) for name in weights}
 
 
-def _terms_of_shapes(shapes: np.ndarray, layouts: np.ndarray) -> np.ndarray:
-    """Return the terms ``(S, L, terms)``, whole numbers, of a tensor of each shape under each layout."""
-    dims, element_bytes, default, weights = np.split(shapes, [6, 7, 13], 1)
-    tiling = tile(dims[:, None], layouts[None])
+def _terms(
+    graph: Graph, nodes: np.ndarray, role: int, layouts: np.ndarray, weights: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return the terms ``(S,)`` of one tensor of nodes ``(S,)`` under layouts ``(S, 6)``.
+
+    They are whole numbers, whose float64 sums are exact: features do not depend on the order of summation.
+    """
+    tiling = tile(graph.tensor_sizes[nodes, role], layouts)
+    off_default = is_off_default(layouts, graph.default_layouts[nodes, role])
     terms = {
+        "left": tiling.is_left,
         "counted": np.ones_like(tiling.volume),
+        "off_default": off_default,
         "violation": tiling.violates,
-        "minor_unaligned": tiling.minor_size % LANES != 0,
-        "second_minor_unaligned": tiling.second_padded != tiling.second_size,
+        "minor_unaligned": tiling.minor_unaligned,
+        "second_minor_unaligned": tiling.second_unaligned,
         "volume": tiling.volume,
         "violating_volume": tiling.violates * tiling.volume,
         "padded_volume": tiling.padded_volume,
-        "padded_bytes": tiling.padded_volume * element_bytes,
+        "padded_bytes": tiling.padded_volume * graph.tensor_bytes[nodes, role],
     }
-    terms = {name: value * tiling.fits for name, value in terms.items()}
-    terms["left"] = tiling.fits & tiling.is_left
-    terms["off_default"] = tiling.fits & is_off_default(layouts, default[:, None])
-    columns = [terms[name] for name in _TERMS]
-    for weight in weights.T[:, :, None]:
-        padded = np.rint(weight * (tiling.padded_volume / np.maximum(tiling.volume, 1)))
-        columns += [weight * tiling.fits, weight * terms["violation"], padded * tiling.fits]
-        columns.append(weight * terms["off_default"])
-    # Whole numbers: their float64 sums are exact, so features do not depend on the order of summation.
-    return np.stack(columns, axis=2).astype(np.float64)
+    for name, of_node in weights.items():
+        weight = of_node[nodes]
+        terms[name] = weight
+        terms[f"violation_by_{name}"] = weight * tiling.violates
+        terms[f"padding_by_{name}"] = np.rint(weight * (tiling.padded_volume / tiling.volume))
+        terms[f"off_default_by_{name}"] = weight * off_default
+    return {name: values * tiling.fits for name, values in terms.items()}
 
 
-def _features_of_sums(cell_sums: list[np.ndarray]) -> np.ndarray:
-    """Return the columns ``(C, V)`` float32 from the sums of terms ``(C, terms)`` of each cell."""
-    total: np.ndarray = sum(sums[:, : len(_TERMS)] for sums in cell_sums)
-    outputs = sum(sums for (_, _, role), sums in zip(CELLS, cell_sums, strict=True) if role == 0)
-    columns = [_ratio(total, name) for name in _RATIOS]
-    columns.append(np.log1p(total[:, _TERMS.index("padded_bytes")]))
-    columns += [_ratio(sums, name) for sums in cell_sums for name in _CELL_RATIOS]
-    columns += [_ratio(outputs, name) for name in (*_OUTPUT_RATIOS, *_WEIGHTED_RATIOS)]
-    return np.stack(columns, axis=1, dtype=np.float32, casting="same_kind")
+def _add(sums: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Add the sums ``(C,)`` of several cells, term by term."""
+    return {term: np.sum([each[term] for each in sums], 0) for term in sums[0]}
 
 
-def _ratio(sums: np.ndarray, name: str) -> np.ndarray:
-    """One of the ratios from (C, terms) sums, (C,); 0 where the denominator is 0."""
-    terms = _TERMS + _WEIGHTED_TERMS
-    numerator, denominator = (sums[:, terms.index(t)] for t in (_RATIOS | _WEIGHTED_RATIOS)[name])
-    return np.divide(numerator, denominator, out=np.zeros(len(sums)), where=denominator > 0)
+def _ratio(sums: dict[str, np.ndarray], name: str) -> np.ndarray:
+    """Return one of the ratios from sums of terms, (C,); 0 where the denominator is 0."""
+    numerator, denominator = (_RATIOS | _WEIGHTED_RATIOS)[name]
+    below = sums[denominator]
+    return np.divide(sums[numerator], below, out=np.zeros(len(below)), where=below > 0)

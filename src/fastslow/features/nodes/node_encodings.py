@@ -1,17 +1,14 @@
-"""Features of a node beside the 140 columns: its place in the graph, and attributes that only HLO has.
-
-Of the whole graph, before it is pruned. Nothing of it depends on the configuration, so it adds no states to a
-network.
-"""
+"""Features of the nodes of a whole graph: place in it, attributes that only HLO has, lengths of lists."""
 
 import numpy as np
 
 from fastslow.competition import node_columns
 from fastslow.competition.node_columns import LISTS
 from fastslow.competition.opcodes import OPCODES
-from fastslow.features.nodes.pruning import WHOLE_GRAPH, hop_distance
 from fastslow.hlo.graph_arrays import EXTRA_NAMES
 
+WHOLE_GRAPH = -1
+"""Number of hops that has no maximum."""
 DEPTH_NAMES = ("num_operands", "num_users", "from_outputs", "from_inputs")
 EXTRA_COLUMNS = (*DEPTH_NAMES, *EXTRA_NAMES)
 """Names of the columns of ``Graph.node_extra``."""
@@ -20,30 +17,55 @@ EXTRA_COLUMNS = (*DEPTH_NAMES, *EXTRA_NAMES)
 def node_extras(edge_index: np.ndarray, num_nodes: int, attributes: np.ndarray | None) -> np.ndarray:
     """Return every column of :data:`EXTRA_COLUMNS` for the nodes of a whole graph, ``(N, Y)`` float32.
 
+    The first four (:data:`DEPTH_NAMES`) are the numbers of operands and of users, and the hops from the
+    nearest node that nothing uses and from the nearest that uses nothing (-1 where there is none).
+
     Args:
         edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
         num_nodes: N.
         attributes: ``(N, X)`` attributes of a protobuf, see ``hlo.graph_arrays.EXTRA_NAMES``; None: -1.
-    """
-    if attributes is None:
-        attributes = np.full((num_nodes, len(EXTRA_NAMES)), PADDING, np.float32)
-    return np.concatenate([depth_encodings(edge_index, num_nodes), attributes], 1)
-
-
-def depth_encodings(edge_index: np.ndarray, num_nodes: int) -> np.ndarray:
-    """Return degrees and depths of nodes; arguments as for :func:`node_extras`.
-
-    Returns:
-        ``(N, 4)`` float32, columns :data:`DEPTH_NAMES`: numbers of operands and of users, hops from the
-        nearest node that nothing uses and from the nearest that uses nothing (-1 where there is none, in a
-        cycle).
     """
     operands, users = (np.bincount(column, minlength=num_nodes) for column in edge_index.T)
     outputs = np.flatnonzero(users == 0)
     inputs = np.flatnonzero(operands == 0)
     depth = hop_distance(edge_index, num_nodes, outputs, WHOLE_GRAPH, "operands")
     height = hop_distance(edge_index, num_nodes, inputs, WHOLE_GRAPH, "users")
-    return np.stack([operands, users, depth, height], 1).astype(np.float32)
+    if attributes is None:
+        attributes = np.full((num_nodes, len(EXTRA_NAMES)), PADDING)
+    return np.column_stack([operands, users, depth, height, attributes]).astype(np.float32)
+
+
+def hop_distance(
+    edge_index: np.ndarray, num_nodes: int, start_ids: np.ndarray, hops: int, direction: str = "both"
+) -> np.ndarray:
+    """Compute every node's distance from the nearest start node.
+
+    Args:
+        edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
+        num_nodes: N.
+        start_ids: ``(S,)`` nodes at distance 0.
+        hops: Maximum distance; :data:`WHOLE_GRAPH` has none.
+        direction: ``operands`` walks from consumer to operand, ``users`` from operand to consumer,
+            ``both`` either way.
+
+    Returns:
+        ``(N,)`` int64 distances, -1 where not reached.
+    """
+    distance = np.full(num_nodes, -1, np.int64)
+    distance[start_ids] = 0
+    user, operand = edge_index[:, 0], edge_index[:, 1]
+    for step in range(num_nodes if hops == WHOLE_GRAPH else hops):
+        last = distance == step
+        reached = np.zeros(num_nodes, bool)
+        if direction in ("both", "operands"):
+            reached[operand[last[user]]] = True
+        if direction in ("both", "users"):
+            reached[user[last[operand]]] = True
+        reached &= distance < 0
+        if not reached.any():
+            break
+        distance[reached] = step + 1
+    return distance
 
 
 PADDING = -1.0
@@ -63,8 +85,8 @@ _ONE_AXIS = [OPCODES[name] for name in _ONE_AXIS_NAMES.split()]
 def pad(node_feat: np.ndarray, node_opcode: np.ndarray, edge_index: np.ndarray) -> np.ndarray:
     """Replace the 0 after the end of each list of the node features by -1.
 
-    Call it on the whole graph, before pruning: a length may be known from a neighbour. Sums, products and
-    counts are unchanged, and so is a list whose length is unknown.
+    A length may be known from a neighbour, also from one that is pruned later. Sums, products and counts are
+    unchanged, and so is a list whose length is unknown.
 
     Args:
         node_feat: (N, 140) features of the npz.
