@@ -57,7 +57,7 @@ class RunSettings(Settings):
     is no limit."""
     collections: Names = []
     """Collections to train and predict, such as ``xla:random,nlp:random``; if empty, all that the preset has.
-    A submission needs all five, see ``fill``."""
+    A submission needs every collection, see ``fill``."""
     fill: bool = False
     """Submit although some collections have no model: ridge regression on their configurations' features
     fills their rows. A warning names them."""
