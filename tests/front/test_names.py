@@ -100,6 +100,8 @@ def test_the_row_of_a_collection_names_every_file_that_says_how_many_there_are()
     (row,) = (line for line in lines if "| a collection |" in line)
     said = set()
     for path in (SOURCES / "fastslow").rglob("*.py"):
+        if path.stem == "published_presets":  # of baselines that were published for five
+            continue
         tree = ast.parse(path.read_text())
         prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         texts = [

@@ -156,9 +156,7 @@ def test_a_choice_of_collections_trains_these_alone(only, groups, ranker):
     assert {settings.train_on for settings in rankers} == {ranker}
     trained = [r for s in reversed(rankers) for r in (s.folder, *s.runs)]
     assert trained == [f"runs/r/ranker-{slug}-s0" for slug in chosen]
-    with pytest.raises(
-        SettingsError, match=f"^collections: {only[0]}.* alone; a submission needs every collection"
-    ):
+    with pytest.raises(SettingsError, match=f"^collections: {only[0]}.* alone; a submission needs all five"):
         Plan("sample", "r", "sample", 1, {}, 1, only=only).steps("submission")
 
 

@@ -156,7 +156,7 @@ PUBLISHED: dict[str, Published] = {
     ),
 }
 PUBLISHED["tpugraphs"] = Published(
-    "all collections: tile SAGE, early join; layout ResModel",
+    "all five collections: tile SAGE, early join; layout ResModel",
     _PAPER,
     "see tpugraphs-early-join and tpugraphs-resmodel",
     PUBLISHED["tpugraphs-early-join"].settings | PUBLISHED["tpugraphs-resmodel"].settings,

@@ -178,7 +178,7 @@ class Plan:
         elif last == "submission":
             what = f"models: {self.models}" if self.models else f"preset: {self.preset}"
             what = f"{what} predicts {', '.join(models)}" if not self.only else f"collections: {self._chosen}"
-            remedy = "a submission needs every collection; run `make train` or `make ensemble` with it,"
+            remedy = "a submission needs all five collections; run `make train` or `make ensemble` with it,"
             remedy += " or give fill=True: a rule fills the others' rows"
             raise SettingsError(f"{what} alone; {remedy}")
         return [step for step in steps if not last or STAGES.index(step.stage) <= STAGES.index(last)]
