@@ -12,9 +12,11 @@ import pytest
 from helpers.competition_files import ROOT
 
 SOURCES = ROOT / "src"
+ROOTS = {SOURCES: "**/*.py", ROOT / "benchmarks": "**/*.py", ROOT / "data": "make_sample/**/*.py"}
 MODULES = {
-    ".".join(path.relative_to(SOURCES).with_suffix("").parts): path
-    for path in sorted(SOURCES.rglob("*.py"))
+    ".".join(path.relative_to(root).with_suffix("").parts): path
+    for root, pattern in ROOTS.items()
+    for path in sorted(root.glob(pattern))
     if path.stem not in ("__init__", "__main__")
 }
 ROLE = re.compile(r":(?:func|class|data|meth|mod|attr):`~?([\w.]+)`")
