@@ -44,7 +44,10 @@ TARGETS = {
         "competition/test_submission_csv.py bad_input/test_texts.py",
     ),
     "ensemble": ("**/ensemble/*.py", "evaluation/test_ensemble.py evaluation/test_baselines.py"),
-    "leaderboard": ("**/evaluation/leaderboard.py", "evaluation/test_leaderboard.py"),
+    "leaderboard": (
+        "**/evaluation/leaderboard.py",
+        "evaluation/test_leaderboard.py evaluation/test_blend.py",
+    ),
     "scaling": ("**/features/scaling.py", "features/test_scaling.py"),
     "rankers": (
         "**/rankers/*.py",

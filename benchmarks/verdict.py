@@ -134,7 +134,7 @@ class SimulatedDevice(DeviceEvaluator):
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
-        """See :class:`Evaluator`."""
+        """See :class:`fastslow_programs.tuning.evaluators.Evaluator`."""
         with mock.patch.object(evaluators, "Bench") as bench:
             bench.return_value.running.return_value = contextlib.nullcontext(self.machine.times)
             with super().running() as evaluate:

@@ -32,17 +32,13 @@ def test_no_module_executes_what_it_reads():
 
 
 def check_module(path):
-    imported = {
-        name.split(".")[0]
-        for node in ast.walk(ast.parse(path.read_text()))
-        for name in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
-    }
+    names = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+    imported = {name.split(".")[0] for name in names}
     if path.parent.name != "cluster":  # it sends our own objects to our own workers, and reads no folder
         assert not imported & {"pickle", "dill", "cloudpickle", "marshal", "shelve", "yaml"}, path
     for call in calls(path):

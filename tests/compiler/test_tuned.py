@@ -374,7 +374,9 @@ def kept(tmp_path_factory):
 def other_values(value, change):
     """Yield copies of a JSON value in which one value or key at any depth is another one."""
     yield from (change, None, 7, "x", [], {})
-    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    parts = value.items() if isinstance(value, dict) else ()
+    if isinstance(value, list):
+        parts = enumerate(value)
     for key, part in list(parts):
         copy = value.copy()
         for other in other_values(part, change):

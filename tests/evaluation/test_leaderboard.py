@@ -212,3 +212,17 @@ def test_damaged_and_foreign_folders_are_named_and_the_rest_is_listed(home):
     assert math.isnan(gnn["valid tile:xla"]) and not math.isnan(gnn[f"valid {XLA}"])
     shutil.rmtree(runs)
     assert str(fastslow.leaderboard()) == "no finished model under runs/"
+
+
+def test_a_blend_is_listed_after_a_foreign_and_a_damaged_record(home):
+    root, *_ = home
+    folder = root / "submissions"
+    (folder / "a.json").write_text("{}")
+    (folder / "b.json").write_text('{"blend": ')
+    (folder / "c.csv").write_text("ID,TopConfigs\n")
+    write_record(folder / "c.csv", [], {}, {}, blend={"one": 2.0, "two": 1.0}, kaggle={"public": 0.5})
+    board = fastslow.leaderboard()
+    (reason,) = board.left_out
+    assert "b.json" in reason and "c: a blend of one*2 two*1" in board.words()
+    row = board.table.set_index("run").loc["c"]
+    assert (row["model"], row["public"]) == ("blend", 0.5)

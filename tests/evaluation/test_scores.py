@@ -283,7 +283,9 @@ def test_a_csv_that_fails_the_check_never_replaces_a_good_one(
 
 def test_all_five_collections_are_needed(settings):
     four = {**settings.asdict(), "features": settings.features[:4], "ensembles": settings.ensembles[:4]}
-    with pytest.raises(SettingsError, match="no folder for layout:nlp:random; a submission needs all five"):
+    with pytest.raises(
+        SettingsError, match="no folder for layout:nlp:random; a submission needs every collection"
+    ):
         make_submission(SubmissionSettings(**four))
     with pytest.raises(SettingsError, match="ensembles: 4 folders for 5 features"):
         SubmissionSettings(**{**four, "features": settings.features})

@@ -6,8 +6,19 @@ import numpy as np
 import pytest
 
 from fastslow.competition import node_columns
+from fastslow.core.errors import DataError
 from fastslow.features.nodes.node_encodings import EXTRA_COLUMNS
-from fastslow.features.scaling import CLIP, NODE_BLOCKS, Scaler, expand_node_features, standardise
+from fastslow.features.scaling import (
+    CLIP,
+    EXPANDED_NODE_FEATURES,
+    NODE_BLOCKS,
+    Scaler,
+    expand_node_features,
+    read_scaler,
+    standardise,
+    unit_ranks,
+    write_scalers,
+)
 from helpers.scalers import fit_scaler
 
 
@@ -17,6 +28,7 @@ def test_expanded_features_match_a_loop(rng):
     extra = rng.choice([-1, 0, 0.25, 3, 700], (20, len(EXTRA_COLUMNS))).astype(np.float32)
     expanded = expand_node_features(node_feat, extra)
     assert expanded.shape == (20, 146 + extra.shape[1]) and expanded.dtype == np.float32
+    assert expanded.shape[1] == EXPANDED_NODE_FEATURES
     for row, more_columns, out in zip(node_feat.tolist(), extra.tolist(), expanded.tolist(), strict=True):
         sizes = row[node_columns.SHAPE]
         expected = [math.copysign(math.log1p(abs(x)), x) for x in row[:134]]
@@ -97,3 +109,19 @@ def test_standardised_columns_have_mean_0_and_deviation_1_or_are_0(rng):
     np.testing.assert_allclose(scaled.std(0), [1, 1, 1, 0], atol=1e-9)
     assert (np.argsort(scaled[:, :3], 0) == np.argsort(columns, 0)).all()
     np.testing.assert_array_equal(standardise(np.array([3.0])), [0])
+
+
+def test_unit_ranks_go_from_0_to_1_and_ties_share_their_mean():
+    np.testing.assert_allclose(unit_ranks(np.array([3.0, 1.0, 1.0, 7.0])), [2 / 3, 1 / 6, 1 / 6, 1])
+    assert unit_ranks(np.array([5.0])).tolist() == [0]
+
+
+def test_a_written_scaler_is_read_by_its_name_and_refused_with_other_columns(tmp_path, rng):
+    one, other = fit_scaler([rng.normal(size=(9, 3))]), fit_scaler([rng.normal(size=(9, 5))])
+    path = tmp_path / "scalers.npz"
+    write_scalers(path, node=one, config=other)
+    for length in (None, 5):
+        read = read_scaler(path, "config", length)
+        np.testing.assert_array_equal([read.mean, read.std], [other.mean, other.std])
+    with pytest.raises(DataError, match="node has 3 columns, 5 wanted"):
+        read_scaler(path, "node", 5)

@@ -32,10 +32,11 @@ def test_few_statements_of_a_package_do_two_things(package):
     assert len(folded) <= max(1, FOLDED_PER_1000_LINES * lines / 1000), folded
 
 
-def test_no_condition_is_inside_another_one():
+@pytest.mark.parametrize("folder", ["src", "benchmarks", "tests", "data/make_sample"])
+def test_no_condition_is_inside_another_one(folder):
     nested = [
         f"{path.name}:{node.lineno}"
-        for path, tree in modules(SOURCE).items()
+        for path, tree in modules(PROJECT / folder).items()
         for node in nested_conditions(tree)
     ]
     assert not nested

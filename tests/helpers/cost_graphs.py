@@ -59,10 +59,9 @@ def slow_schedule(graph: CostGraph, placement, priority, devices: int, device: D
                     if node in start or placement[node] != d:
                         continue
                     inputs = [u for u, v in graph.edges.tolist() if v == node]
-                    arrivals = [
-                        (finish[u] if placement[u] == d else sent[u, d][1]) if u in announced else np.inf
-                        for u in inputs
-                    ]
+                    there = [u for u in inputs if u in announced]
+                    arrivals = [finish[u] if placement[u] == d else sent[u, d][1] for u in there]
+                    arrivals += [np.inf] * (len(inputs) - len(there))
                     if (last := max(arrivals, default=0.0)) <= now:
                         ready.append((last * device.eager, -priority[node], node))
                 if not ready:

@@ -206,14 +206,20 @@ def test_instructions_of_calls_have_numbers_of_their_own_in_newer_modules(make):
     main = called.computations[-1]
     for _ in range(8):
         main.root_id = add(main, "tanh", (8, 8), main.root_id)
+    opcodes = [[i.opcode for i in computation.instructions] for computation in simplify(called).computations]
     for high, computation in enumerate(reversed(called.computations)):
         new = {i.id: (high << 32) + n for n, i in enumerate(computation.instructions, start=1)}
         computation.root_id = new[computation.root_id]
         for instruction in computation.instructions:
             instruction.id = new[instruction.id]
             instruction.operand_ids[:] = [new[number] for number in instruction.operand_ids]
-    for computation in simplify(called).computations:
-        assert len({i.id % 2**32 for i in computation.instructions}) == len(computation.instructions)
+    given = {i.id for computation in called.computations for i in computation.instructions}
+    simplified = simplify(called).computations
+    assert [[i.opcode for i in computation.instructions] for computation in simplified] == opcodes
+    for computation in simplified:
+        numbers = [i.id for i in computation.instructions]
+        assert len({number % 2**32 for number in numbers}) == len(numbers)
+        assert {number >> 32 for number in {*numbers} - given} <= {max(given) >> 32}
 
 
 def test_what_only_dead_code_calls_goes_with_it():

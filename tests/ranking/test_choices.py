@@ -7,7 +7,7 @@ import pytest
 
 from fastslow.competition.layouts import LEFT_TO_COMPILER, ROLES
 from fastslow_programs.program.configurations import Default
-from fastslow_programs.ranking.choices import differences, name_choices
+from fastslow_programs.ranking.choices import NamedChoice, describe_differences, differences, name_choices
 from helpers.competition_files import layout_arrays, npz_program, tile_arrays, write_npz
 
 UNKNOWN = Default(None, "", known=False)
@@ -76,3 +76,12 @@ def test_bounds_of_a_tile(tmp_path):
     parts = {"options": ("1", "8"), "default": 0, "node": "output dimension 0"}
     changed = replace(choices[0], **parts)
     assert changed.change(1) == "output dimension 0: tile size 8 instead of 1"
+
+
+def test_differences_in_words_tell_how_many_more_there_are():
+    values = np.array([0, 1])
+    choices = [NamedChoice(f"dot {n}", 0, ("output",), ("{1,0}", "{0,1}"), values, 0) for n in range(4)]
+    changes = [choice.change(1) for choice in choices]
+    assert describe_differences(choices, 0) == "none"
+    assert describe_differences(choices[:2], 1) == "; ".join(changes[:2])
+    assert describe_differences(choices, 1) == "; ".join([*changes[:2], "and 2 more"])

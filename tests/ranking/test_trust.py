@@ -178,3 +178,12 @@ def test_a_train_program_is_told_from_one_that_has_more_nodes_of_the_same_opcode
         said = any(line.startswith("the models were trained on this program") for line in trust.words())
         assert trust.trained_on == said == trained_on, program
     assert at(own, 0.3).scored_on and not at(own, 0.299).scored_on
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    made = seen(np.linspace(0, 0.5, NEAREST), np.linspace(1, 0, NEAREST))
+    made.write(tmp_path, "layout")
+    read = Seen.of(tmp_path, "layout")
+    for name, values in vars(made).items():
+        np.testing.assert_array_equal(getattr(read, name), values)
+    assert Seen.of(tmp_path, "tile") is None

@@ -82,13 +82,13 @@ def release_of(root: Path, split: str) -> Release:
 
 
 def releases_in_words(root: Path) -> str:
-    """Return the release of the layout files in words, a line for valid and one for test.
+    """Say in words in which of the published row orders the layout files of valid and of test are.
 
     Args:
         root: The folder that holds ``npz_all/``.
 
     Returns:
-        Lines that end with a line break. A split without layout files has none.
+        A line for each split, each with a line break at its end. A split without layout files has none.
     """
     return "".join(
         f"row order of the layout files of {split}: {_IN_WORDS[release_of(root, split)]}\n"

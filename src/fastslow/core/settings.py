@@ -392,7 +392,7 @@ class Settings(BaseModel):
         raise TypeError(f"{type(self).__name__} writes no folder")
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that change the result: those that are read and not :func:`unkeyed`."""
+        """Return the settings that change the result, by name: those read and not :func:`unkeyed`."""
         values = self.asdict()
         unread = self.unread()
         return {name: values[name] for name in self.keyed() if name not in unread}

@@ -115,7 +115,7 @@ def read_examples(features: GraphSet) -> list[GraphRows]:
 
 
 def choose_column(examples: Sequence[GraphRows]) -> Columns:
-    """Return the column of the best mean Kendall's tau over the examples, with its sign."""
+    """Return the column, and its direction, that has the best mean Kendall's tau over train graphs."""
     return best_column(np.mean([ranking_taus(runtime, values) for values, runtime in examples], 0))
 
 

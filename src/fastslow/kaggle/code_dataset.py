@@ -73,6 +73,15 @@ def wait(is_so: Callable[[], bool], polls: int) -> bool:
 
 
 def require_taken(what: str, answer: dict[str, Any], remedy: str) -> None:
-    """Raise :class:`KaggleError` with a remedy where Kaggle did not take something."""
+    """Raise an error where Kaggle answers that it did not take something.
+
+    Args:
+        what: What was sent, in words, such as ``the notebook``.
+        answer: Kaggle's answer; a text under ``error`` is its reason.
+        remedy: What to do, a sentence.
+
+    Raises:
+        KaggleError: The answer has an error.
+    """
     if error := field_of(answer, "error", str | None):
         raise KaggleError(f"Kaggle did not take {what} ({error.rstrip('.')})", remedy)

@@ -43,15 +43,16 @@ def train_on_kaggle(name: str, hours: float, settings: str) -> Path:
     """Train on two T4 of Kaggle and fetch ``submissions/NAME.csv`` and ``runs/NAME``.
 
     Args:
-        name: Name of the run, of which nothing may be here yet but what an earlier call fetched whole.
-        hours: Hours that it may take there.
+        name: Name of the run, new on this machine. If an earlier call has fetched the whole run of this name,
+            its CSV is returned and nothing is trained.
+        hours: Most hours that the notebook may take there.
         settings: Settings of ``fastslow submit`` as typed in a shell.
 
     Returns:
         The CSV.
 
     Raises:
-        SettingsError: Something of that name is here, or the GPU quota has fewer hours left.
+        SettingsError: Another run or CSV of that name is here, or the GPU quota has fewer hours left.
         KaggleError: Kaggle did not take code or notebook, or the notebook failed. Its log is printed, and
             what it had made is fetched.
     """

@@ -43,11 +43,11 @@ class RankerTables:
 
 
 def read_training(sources: Mapping[str, GraphSet], options: RankerOptions = RankerOptions()) -> RankerTables:
-    """Compute the tables of the graphs of one or more collections of a kind.
+    """Compute what :func:`fit` learns from: a row of columns for each sampled configuration.
 
     Args:
-        sources: The graphs of each collection, by its slug.
-        options: Which configurations are sampled.
+        sources: Graphs by slug of their collection (``layout-xla-random``), all of layout or all of tile.
+        options: Which configurations are sampled; the other options are not read.
 
     Raises:
         DataError: No train graph can be learned from.

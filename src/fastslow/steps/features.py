@@ -77,7 +77,7 @@ class FeatureSettings(KindSettings, GraphOptions):
     layout_only: ClassVar[tuple[str, ...]] = ("hops", "compiler_defaults")
 
     collection: str = "layout:xla:random"
-    """One of the five collections: tile:xla, layout:xla:default, layout:xla:random, layout:nlp:default or
+    """The collection: tile:xla, layout:xla:default, layout:xla:random, layout:nlp:default or
     layout:nlp:random."""
     data_root: str = unkeyed("data/sample")
     """Folder that holds ``npz_all/``."""

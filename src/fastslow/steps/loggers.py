@@ -46,14 +46,14 @@ def _function(name: str) -> Logger:
 
 @contextlib.contextmanager
 def opened_logger(name: str, training: str, settings: Mapping[str, Any]) -> Iterator[Logger]:
-    """Yield what takes every row of metrics of a training.
+    """Yield a function that takes each row of metrics of a training, a dictionary by name of the metric.
 
     A logger that fails later is left out with one warning: it must not end hours of training.
 
     Args:
         name: As for :func:`require_logger`; empty for no logger.
-        training: Name of the training: of the run in the library, and ``training`` of each row that a
-            function takes.
+        training: Name of the training. The library shows it as the name of its run; a function of yours finds
+            it in each row, under ``training``.
         settings: Settings of the training, which the library shows.
 
     Raises:

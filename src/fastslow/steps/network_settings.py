@@ -31,9 +31,9 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any], names: Iterab
     """Return in words which settings differ between two trainings; empty where none does.
 
     Args:
-        there: Settings by name of the other training.
-        here: Settings by name of this one.
-        names: Settings to compare.
+        there: Values of the other training, by name of the setting.
+        here: Values of this training, by name of the setting.
+        names: Names of the settings to compare.
     """
     differing = [name for name in names if there.get(name) != here.get(name)]
     return "; ".join(f"{name}={there.get(name)!r} there, {here.get(name)!r} here" for name in differing)

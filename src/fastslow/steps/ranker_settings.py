@@ -76,11 +76,13 @@ class RankerSettings(Settings, RankerOptions):
             self.require_defaults({"train_on": (f"for {kind}", remedy)})
 
     def artifact(self) -> Artifact:
-        """Return the run folder, with the folders of ``runs`` as its parts; each depends on the features.
+        """Return the run folder ``folder`` of the features' collection, with what its content depends on.
+
+        Its parts are the run folders ``runs``, of the other collections that the same trees predict.
 
         Raises:
-            SettingsError: A setting is not read for collections of this kind, and has another value than its
-                default; or ``runs`` are not one for each other collection.
+            SettingsError: A setting that collections of this kind do not read has another value than its
+                default, or ``runs`` does not have one folder for each of the other collections.
         """
         predicted = Features(resolve(self.features)).collection
         self.require_kind(predicted.kind)

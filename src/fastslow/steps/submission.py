@@ -31,7 +31,7 @@ class SubmissionSettings(Settings):
     data_root: str = unkeyed("data/sample")
     """Folder that holds ``npz_all/`` and, if any, ``sample_submission.csv`` and ``solution.csv``."""
     features: list[str] = [f"features/sample/{c.slug}" for c in COLLECTIONS]
-    """Features folders, one for each of the five collections."""
+    """Features folders, one for each collection."""
     ensembles: list[str] = [f"runs/sample/ensemble-{c.slug}" for c in COLLECTIONS]
     """Ensemble (or run) folders whose predictions are submitted, in the order of ``features``."""
     csv: str = "submissions/play.csv"
@@ -91,7 +91,7 @@ def _submission(settings: SubmissionSettings, root: Path, csv: Path) -> None:
     missing = {c.name for c in COLLECTIONS} - {features.collection.name for features, _ in pairs}
     if missing:
         raise SettingsError(
-            "features", f"no folder for {', '.join(sorted(missing))}; a submission needs all five"
+            "features", f"no folder for {', '.join(sorted(missing))}; a submission needs every collection"
         )
     by_id, weights = {}, {}
     for features, folder in pairs:

@@ -35,7 +35,12 @@ class Model:
     speeds: tuple[Speed, ...]
 
     def seconds(self, share: float = 1.0, cut: bool = False) -> float:
-        """Return the seconds of a training with a share of the rounds, on whole graphs or on segments."""
+        """Return the seconds that the training of one seed takes.
+
+        Args:
+            share: Share of the epochs or trees that are trained, above 0, at most 1.
+            cut: Whether a network learns from segments of graphs, if these are faster, not from whole graphs.
+        """
         speed = self.speeds[-1 if cut else 0]
         return speed.once + speed.each * self.part(share)
 

@@ -57,7 +57,7 @@ class RunSettings(Settings):
     is no limit."""
     collections: Names = []
     """Collections to train and predict, such as ``xla:random,nlp:random``; if empty, all that the preset has.
-    A submission needs all five, see ``fill``."""
+    A submission needs every collection, see ``fill``."""
     fill: bool = False
     """Submit although some collections have no model: ridge regression on their configurations' features
     fills their rows. A warning names them."""
@@ -96,7 +96,11 @@ class RunSettings(Settings):
         self.require(self.folds != 1, "folds", "0, or 2 and more")
 
     def unread(self) -> Unread:
-        """Return the fields that only a training reads, where trained models are given or none is trained."""
+        """Return the fields that this run does not read, each with the reason and the remedy.
+
+        Only a training reads them, and models that are trained already are given, or rules alone are chosen.
+        With ``folds`` the number of members is given, so seeds and hours are not read.
+        """
         if self.predict_with:
             names = ("models", "seeds", "folds", "hours", "init", "logger")
             reason = ("with predict_with, which trains nothing", "do without predict_with")

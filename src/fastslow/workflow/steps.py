@@ -334,7 +334,14 @@ def _scope(name: str, group: list[Collection]) -> str:
 
 
 def chosen_collections(names: list[str]) -> list[Collection]:
-    """Return the collections of names such as ``layout:xla:random`` or, as tables have it, ``xla:random``."""
+    """Return the collections of some names, in the order of the names.
+
+    Args:
+        names: Such as ``layout:xla:random``, in tables ``xla:random``, in folders ``layout-xla-random``.
+
+    Raises:
+        SettingsError: There is no collection of a name.
+    """
     known = {collection.name.removeprefix("layout:"): collection for collection in COLLECTIONS}
     known |= {name: collection for collection in COLLECTIONS for name in (collection.name, collection.slug)}
     if unknown := [name for name in names if name not in known]:

@@ -188,7 +188,7 @@ def _own_flops(inst, operands: list[list[int]]) -> float:
 
 
 def shape_bytes(shape) -> int:
-    """Return the bytes of an HLO shape; element types that the competition does not number count one byte."""
+    """Return the bytes of an HLO shape; an element of a type that the competition does not know has one."""
     if shape.tuple_shapes:
         return sum(map(shape_bytes, shape.tuple_shapes))
     return prod(shape.dimensions) * _BYTES_OF.get(shape.element_type, 1)

@@ -200,7 +200,7 @@ class ConvertSettings(ProgramSettings):
 
     @property
     def npz(self) -> Path:
-        """Path of the competition file."""
+        """Path of the competition file that the conversion writes."""
         folder = get_collection(self.collection).folder(resolve(self.data_root), TEST)
         return folder / f"{self.program}.npz"
 

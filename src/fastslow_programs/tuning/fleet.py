@@ -49,17 +49,20 @@ class Member:
 
     @property
     def default(self) -> float:
-        """Time of the default, also where values are ratios to it, as on a device and of a tile."""
+        """Time of the default, in ns on a device, else in the evaluator's unit.
+
+        A device and a tile give ratios to the default; here they are times again.
+        """
         return self.study.default * self.target.evaluator.unit
 
     @property
     def best(self) -> float:
-        """Time of the best configuration."""
+        """Time of the best configuration, in the same unit as ``default``."""
         return self.study.best[1] * self.target.evaluator.unit
 
     @property
     def time(self) -> float:
-        """Weight x default."""
+        """Weight x default: the time that the program takes in the fleet, in the same unit."""
         return self.weight * self.default
 
     @property

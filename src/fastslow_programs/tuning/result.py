@@ -138,7 +138,12 @@ def _ratio(ratio: float) -> str:
 
 
 def value_text(value: float, study: Study) -> str:
-    """Return a value with its unit, as far as the evaluator has one."""
+    """Return a value of a study as text with its unit, such as ``1,250 cycles``.
+
+    Args:
+        value: A value that the study's evaluator gave, or the default's.
+        study: The study. Values of a command have no unit.
+    """
     return f"{_number(value)} {_unit(study)}".rstrip()
 
 

@@ -184,7 +184,7 @@ class Nodes:
 
     @cached_property
     def has_whole_parts(self) -> bool:
-        """Whether the part of every parameter has a root, so that parts are computations."""
+        """Whether every part with a parameter has a root node; then each part is a computation."""
         parts = self.parts[self.opcodes == OPCODES["parameter"]]
         return bool((np.bincount(self.parts[self.is_root], minlength=len(self.opcodes))[parts] > 0).all())
 
@@ -213,7 +213,7 @@ class Nodes:
         return operands
 
     def edges_of(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return all edges from nodes ``(n,)``: the position in ``nodes`` and the edge, both (m,)."""
+        """Return all m edges from nodes ``(n,)``: positions in ``nodes`` and numbers of edges, both (m,)."""
         position, place = _repeated(self.degree[nodes])
         return position, self.first[nodes][position] + place
 

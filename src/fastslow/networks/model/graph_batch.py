@@ -177,7 +177,7 @@ class PreparedGraph:
         return self.joins_nodes or len(self.graph.config_index) > 0
 
     def config_features(self, configs: np.ndarray) -> Tensor:
-        """Return the scaled features ``(C, V)`` of configurations."""
+        """Return the scaled features ``(C, V)`` of the configurations at some positions ``(C,)``."""
         return torch.from_numpy(self.config_scaler.transform(np.asarray(self.graph.config_feat[configs])))
 
     def degrees(self, edges: np.ndarray | None = None) -> Tensor:

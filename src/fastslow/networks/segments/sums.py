@@ -23,14 +23,14 @@ def norms(network: RankingNetwork) -> list[WeightedInstanceNorm]:
 
 @torch.no_grad()
 def segment_moments(network: RankingNetwork, batches: Batches, num_segments: int) -> list[Tensor]:
-    """Return mean and variance ``(J, 2, D)`` of each of J segments at each norm.
+    """Return, for each norm of the network, mean and variance ``(J, 2, D)`` of each of J segments.
 
-    A pass over the segments for each layer, as each needs the moments of the whole graph below.
+    A layer needs the moments of the whole graph in the layer below, so each layer passes over the segments.
 
     Args:
         network: The network; dropout is left out.
-        batches: The segments.
-        num_segments: J; the number of nodes of each weighs.
+        batches: Yields a batch for each segment.
+        num_segments: J. Segments weigh by their number of nodes.
     """
     moments, every, trunk = [], [], network.trunk
     with evaluating(trunk):

@@ -53,7 +53,7 @@ class Level:
 
     @property
     def config(self) -> np.ndarray:
-        """``(S,)`` int64, a configuration that gives the node this state."""
+        """``(S,)`` int64, position of a configuration that gives the node this state."""
         return self.classes.config[self.class_index]
 
     @property
@@ -76,11 +76,11 @@ class Level:
         return self._offset.take(node_ids) + self.classes.index.ravel().take(row.take(node_ids) + configs)
 
     def pooling(self) -> tuple[sparse.csr_array, sparse.csr_array]:
-        """Return factors whose product sums the states of each configuration, one of every node.
+        """Return two factors; their product ``(C, S)`` picks the states of each configuration, one per node.
 
         Returns:
-            ``(C, T)`` CSR of ones, the class of each configuration under each set; and ``(T, S)`` CSR of
-            ones, the states in each class: the nodes that see the same groups are summed once per class.
+            ``(C, T)`` CSR of ones, the classes that a configuration is in; ``(T, S)`` CSR of ones, the states
+            in each of the T classes. A class has the configurations that are equal in the groups of a set.
         """
         ones = np.ones(len(self))
         shape = len(self.classes), len(self)

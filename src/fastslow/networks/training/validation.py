@@ -82,7 +82,7 @@ class Validation:
         return mean, mean_metrics(labels, predictions)
 
     def evaluate(self, epoch: int, loss: float) -> None:
-        """Score every collection, append a row to the history, and keep the weights."""
+        """Score every collection after an epoch with this mean loss: extend the history, keep the weights."""
         scored = {slug: self.score(slug) for slug in self.dataset.sources}
         scores = {slug: score for slug, (score, _) in scored.items()}
         mean = sum(scores.values()) / len(scores)
