@@ -128,7 +128,7 @@ def check_schema(
 
 
 def check_values(path: Path, arrays: Mapping[str, np.ndarray], labelled: bool) -> None:
-    """Check that numbers are finite and positions and counts are in range; what they mean is not checked.
+    """Refuse numbers that are not finite, and positions and counts that are out of range.
 
     Args:
         path: The file, for messages.
