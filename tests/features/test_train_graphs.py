@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastslow.core.errors import DataError
-from fastslow.features.graph import draw_configs, draw_rows, trainable
+from fastslow.features.graph import draw_configs, draw_graphs, trainable
 from helpers.cases import cases
 from helpers.random_graphs import make_graph
 
@@ -49,12 +49,13 @@ def test_nothing_to_learn_from_is_refused(folder):
         trainable({"": folder})
 
 
-def test_rows_are_drawn_where_there_are_more_than_the_maximum():
-    few, many = (Folder({"a": [1] * count}).graph("train", "a") for count in (5, 9))
-    assert draw_rows(few, "train", "a", 6, seed=0)[0] == slice(None)
-    rows, runtime = draw_rows(many, "train", "a", 6, seed=0)
-    assert len(rows) == 6
-    np.testing.assert_array_equal(runtime, many.runtime[rows])
+def test_graphs_are_found_by_their_prefix():
+    sources = {"": Folder({"a": [1] * 5}), "other": Folder({"a": [1] * 9})}
+    drawn = list(draw_graphs(sources, "train", ["a", "other/a"], 6, seed=0))
+    assert [graph.num_configs for graph, *_ in drawn] == [5, 9]
+    assert drawn[0][1] == slice(None) and len(drawn[1][1]) == 6
+    for graph, rows, runtime in drawn:
+        np.testing.assert_array_equal(runtime, graph.runtime[rows])
 
 
 @given(st.integers(1, 50), st.integers(1, 50), st.integers(0, 9))

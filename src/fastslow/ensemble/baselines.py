@@ -23,7 +23,7 @@ from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.competition.data_quality import quality_of
 from fastslow.competition.metrics import collection_score, ranking_tau, ranking_taus
 from fastslow.competition.schema import TILE_ROLES
-from fastslow.features.graph import Graph, GraphSet, draw_rows, trainable, with_signal
+from fastslow.features.graph import Graph, GraphSet, draw_graphs, trainable, with_signal
 from fastslow.features.scaling import log_labels, standardise
 
 SINGLE, RIDGE, PRODUCT = BASELINES = ("best single feature", "ridge on config features", "product of bounds")
@@ -106,12 +106,10 @@ def read_examples(features: GraphSet) -> list[GraphRows]:
     """
     names = trainable({"": features})
     most = min(MAX_CONFIGS, max(2, MAX_ROWS // len(names)))
-    examples = []
-    for name in names:
-        graph = features.graph(TRAIN, name)
-        rows, runtime = draw_rows(graph, TRAIN, name, most, seed=0)
-        examples.append(GraphRows(standardise(np.asarray(graph.config_feat))[rows], runtime))
-    return examples
+    return [
+        GraphRows(standardise(np.asarray(graph.config_feat))[rows], runtime)
+        for graph, rows, runtime in draw_graphs({"": features}, TRAIN, names, most, seed=0)
+    ]
 
 
 def choose_column(examples: Sequence[GraphRows]) -> Columns:
@@ -155,11 +153,11 @@ def choose_bounds(features: GraphSet) -> Columns:
     """Return the product of bounds of tiles, with the sign of the better mean Kendall's tau on train."""
     positions = tuple(features.config_columns.index(name) for name in BOUND_PRODUCTS)
     ascending = Columns(positions, 1)
-    taus = []
-    for name in trainable({"": features}):
-        graph = features.graph(TRAIN, name)
-        rows, runtime = draw_rows(graph, TRAIN, name, MAX_CONFIGS, seed=0)
-        taus.append(ranking_tau(runtime, ascending.predict(graph.config_feat[rows])))
+    source = {"": features}
+    drawn = draw_graphs(source, TRAIN, trainable(source), MAX_CONFIGS, seed=0)
+    taus = [
+        ranking_tau(runtime, ascending.predict(graph.config_feat[rows])) for graph, rows, runtime in drawn
+    ]
     return ascending if np.mean(taus) >= 0 else Columns(positions, -1)
 
 

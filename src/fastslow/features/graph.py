@@ -1,7 +1,7 @@
 """A program with its distinct configurations, ready for a model."""
 
 import zlib
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -59,11 +59,7 @@ class Graph:
         return values[self.config_row]
 
     def take(self, rows: np.ndarray | slice) -> "Graph":
-        """Return the graph with some of its rows, as if the file held these configurations only.
-
-        Args:
-            rows: Positions of rows, in any order, repeats allowed.
-        """
+        """Return the graph of some rows, in any order, as if the file held these configurations only."""
         runtime = self.runtime[rows]
         return replace(
             self,
@@ -214,6 +210,16 @@ def with_signal(sources: Mapping[str, GraphSet]) -> list[str]:
         for name, runtime in source.labels(TRAIN).items()
         if name not in held_out and runtime.min() < runtime.max()
     ]
+
+
+def draw_graphs(
+    sources: Mapping[str, GraphSet], split: str, names: Sequence[str], max_configs: int | None, seed: int
+) -> Iterator[tuple[Graph, np.ndarray | slice, np.ndarray]]:
+    """Yield each graph, named as by :func:`trainable`, with what :func:`draw_rows` draws of it."""
+    for name in names:
+        prefix, _, stem = name.rpartition("/")
+        graph = sources[prefix].graph(split, stem)
+        yield graph, *draw_rows(graph, split, name, max_configs, seed)
 
 
 def draw_rows(

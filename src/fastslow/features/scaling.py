@@ -56,7 +56,7 @@ def expand_node_features(node_feat: np.ndarray, node_extra: np.ndarray) -> np.nd
     size is also given as its remainder and quotient by 128 (3rd place of the competition): the remainder
     determines how full the last tile is.
 
-    Args are ``Graph.node_feat`` and ``Graph.node_extra``.
+    The arguments are ``Graph.node_feat`` and ``Graph.node_extra``.
 
     Returns:
         ``(N, 146 + Y)`` float32: 134 columns as sign(x) log(1 + |x|), then for the six dimensions

@@ -64,10 +64,7 @@ def distinct_by_hash(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def hash_rows(rows: np.ndarray) -> np.ndarray:
-    """Return the hash of each row ``(n, F)`` as :func:`pandas.util.hash_pandas_object` does, ``(n,)`` uint64.
-
-    That calls several functions for each column, which takes longer than all else where rows are few.
-    """
+    """Return the hash ``(n,)`` of each row as pandas' ``hash_pandas_object``, which is slow for few rows."""
     columns = (rows + 0).T  # adding 0 turns -0.0 into 0.0: the two are equal but hash differently
     hashes = pd.util.hash_array(columns.ravel(), categorize=False).reshape(columns.shape)
     combined = np.full(len(rows), 0x345678, np.uint64)

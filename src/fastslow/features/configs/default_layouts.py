@@ -71,8 +71,6 @@ def is_off_default(layouts: np.ndarray, defaults: np.ndarray) -> np.ndarray:
 
     False where the layout is left to the compiler, or its own is not known. Leading shapes are broadcast.
     """
-    layouts = np.asarray(layouts)
-    defaults = np.asarray(defaults)
     given = (layouts[..., 0] >= 0) & (defaults[..., 0] >= 0)
     return given & (layouts != defaults).any(-1)
 

@@ -40,7 +40,6 @@ class LayoutStates:
     """
 
     def __init__(self, choices: Choices, tensors: np.ndarray):
-        tensors = np.asarray(tensors, np.intp)
         items, depth = tensors.shape
         groups = choices.group.ravel()[tensors]
         places = np.repeat(np.arange(items), depth), groups.ravel()
