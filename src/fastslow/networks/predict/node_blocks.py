@@ -126,6 +126,7 @@ def _embed(network: RankingNetwork, prepared: PreparedGraph, states, level: Leve
     """Return the embeddings of the states of level 0, and the embeddings of their configuration."""
     parts = (prepared.numeric, prepared.node_layout, prepared.opcode, *states)
     numeric, node_layout, opcode, *layouts = (part.to(level.node_ids.device) for part in parts)
+    # of level 0 alone, nothing is pooled or scored
     nothing = {"pooling": None, "config_feat": None, "runtime": None, "configurable": None}
     return network.trunk.embed(Batch(numeric, node_layout, opcode, *layouts, levels=[level], **nothing))
 
