@@ -35,11 +35,12 @@ class Space:
 
     Args:
         choices: The choices.
-        listed: ``(C, G)`` distinct configurations that alone may be proposed; by default all, which are
-            listed where they are at most ``ENUMERATED``.
+        listed: ``(C, G)`` distinct configurations; no other may be proposed. By default any combination of
+            options may be.
 
     Attributes:
-        listed: As given, or None where any combination may be proposed.
+        listed: ``(C, G)`` the configurations that may be proposed; None where any combination may be and
+            there are more than ``ENUMERATED``.
         default: ``(G,)`` the default configuration.
     """
 
