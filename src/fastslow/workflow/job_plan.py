@@ -92,7 +92,7 @@ def share_cores(cores: int, most: int, long: int, short: int) -> Cores:
 
 
 def machine_resources() -> Resources:
-    """Return what this machine has, as far as this process may use it."""
+    """Return the cores, memory and GPUs of this machine that this process may use."""
     return Resources(machine_cores(), machine_memory(), _gpus())
 
 

@@ -139,7 +139,7 @@ class Validation:
         return {name: torch.stack([w[name].float() for w in self.recent]).mean(0) for name in self.recent[0]}
 
     def state_dict(self) -> dict:
-        """Return what a checkpoint stores."""
+        """Return the state for a checkpoint: the attributes that ``STATE`` names."""
         return {name: getattr(self, name) for name in self.STATE}
 
     def load_state_dict(self, state: dict) -> None:

@@ -121,7 +121,7 @@ class Space:
         return codes[[key not in taken for key in self.keys(codes)]]
 
     def describe(self, codes: Sequence[int]) -> list[dict[str, str]]:
-        """Return what a configuration ``codes (G,)`` chooses otherwise than the default.
+        """Return the choices in which a configuration ``codes (G,)`` differs from the default.
 
         Returns:
             An entry for each such choice: ``where`` names the choice, ``layout`` is the option taken and
