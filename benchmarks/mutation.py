@@ -55,7 +55,7 @@ TARGETS = {
         " rankers/test_table_features.py rankers/test_train.py",
     ),
     "named choices": ("**/ranking/choices.py", "ranking/test_effects.py ranking/test_choices.py"),
-    "trust": ("**/ranking/trust.py", "ranking/test_trust.py"),
+    "trust": ("**/ranking/trust.py", "ranking/test_trust.py ranking/test_words.py"),
     "trained": ("**/runs/trained_*.py", "rankers/test_libraries.py bad_input/test_folders.py"),
     "scores": (
         "**/evaluation/score*.py",

@@ -95,7 +95,7 @@ class Placed(Shown):
         return gains(self) if isinstance(self.problem, PlacementProblem) else {}
 
     def words(self) -> list[str]:
-        """Return what the best decision takes and gains, and why."""
+        """Return the findings in sentences: the time of the best decision, its gain, and the reasons."""
         return explain(self).split("\n")
 
     def figures(self) -> list[Figure]:

@@ -83,7 +83,7 @@ class Tuned(Shown):
         self.study, self.table, self.best = study, list_evaluations(study), best_facts(study)
 
     def words(self) -> list[str]:
-        """Return what the search found, one ``name: fact`` each, as ``fastslow tune`` prints it."""
+        """Return the findings of the search, a ``name: fact`` each, as ``fastslow tune`` prints them."""
         from fastslow_programs.tuning.result import summarise_study
 
         return [f"{name}: {fact}" for name, fact in summarise_study(self.study).items()]

@@ -130,6 +130,26 @@ def test_docstrings_and_sentences_of_settings_are_plain_english():
     assert not found, "\n".join(found)
 
 
+def public_docstrings(node, name):
+    """The docstrings of public classes, functions and methods, by name."""
+    for part in node.body:
+        if isinstance(part, ast.ClassDef | ast.FunctionDef) and not part.name.startswith("_"):
+            yield f"{name}.{part.name}", ast.get_docstring(part) or ""
+            if isinstance(part, ast.ClassDef):
+                yield from public_docstrings(part, f"{name}.{part.name}")
+
+
+def test_public_docstrings_name_what_comes_back():
+    """Return the contributions, not "what each column contributes": a reader looks for the noun."""
+    found = [
+        name
+        for module in (ROOT / "src").rglob("*.py")
+        for name, text in public_docstrings(ast.parse(module.read_text()), module.stem)
+        if re.match(r"(Return|Yield) (what|whatever|who)\b", text)
+    ]
+    assert not found
+
+
 def test_messages_and_helps_are_plain_english():
     found = [
         f"{module.relative_to(ROOT)}: {fault}"

@@ -187,3 +187,19 @@ def test_what_is_written_is_read_again(tmp_path):
     for name, values in vars(made).items():
         np.testing.assert_array_equal(getattr(read, name), values)
     assert Seen.of(tmp_path, "tile") is None
+
+
+def test_the_steepness_is_the_likeliest_of_a_logistic_curve(rng):
+    """The derivative of its likelihood is 0, pair by pair; a pair of equal runtime counts half."""
+    prediction = rng.normal(size=30)
+    runtime = np.round(prediction + rng.normal(size=30))
+    slope = _steepness(prediction, runtime)
+    derivative = 2e-3 * slope
+    for one in range(30):
+        for other in range(one):
+            gap = abs(prediction[one] - prediction[other]) / prediction.std()
+            right = 0.5
+            if runtime[one] != runtime[other]:
+                right = float((prediction[one] < prediction[other]) == (runtime[one] < runtime[other]))
+            derivative += gap * (1 / (1 + np.exp(-slope * gap)) - right)
+    assert abs(derivative) < 1e-2 and 0.5 < slope < 5

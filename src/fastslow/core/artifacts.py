@@ -152,7 +152,7 @@ class Artifact:
         return {name: problem for name, problem in problems.items() if problem}
 
     def changes(self) -> list[str]:
-        """Return what differs from the finished folder, one line each; nothing if it was never finished."""
+        """Return the differences from the finished folder, a line each; none if it was never finished."""
         manifest = self._stored()
         if manifest is None:
             return []

@@ -321,7 +321,7 @@ def shortened_names(names: Sequence[str], most: int) -> list[str]:
 
 
 def say_shortened(names: Sequence[str], most: int) -> str:
-    """Return what … means, as the end of a label, if one of these names is shortened; else nothing."""
+    """Return an explanation of … as the end of a label, if one of these names is shortened; else ""."""
     return "\n…: the middle of a longer name" if any(len(name) > most for name in names) else ""
 
 

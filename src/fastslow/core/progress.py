@@ -60,7 +60,7 @@ def ticking(bar: tqdm) -> Iterator[tqdm]:
 
 
 def name_score(collections: Sequence[str]) -> str:
-    """Return what a valid score of these collections is called in a bar."""
+    """Return the name that a progress bar gives to the valid score of these collections."""
     if len(collections) == 1:
         return f"valid {collections[0]}"
     return f"valid, mean of {counted(len(collections), 'collection')}"

@@ -88,7 +88,7 @@ def find_data(root: str) -> Path:
 
 
 def find_typed(path: str) -> Path:
-    """Return what a user typed: a file or folder of the working folder, else as :func:`find_data` has it.
+    """Return the path that a user typed: in the working folder, else as :func:`find_data`.
 
     Errors as for :func:`find_data`.
     """

@@ -114,7 +114,7 @@ class Shown:
     kind: str = "Result"
 
     def words(self) -> list[str]:
-        """Return what was found, a sentence each, the most important first."""
+        """Return the findings, a sentence each, the most important first."""
         raise NotImplementedError
 
     def figures(self) -> "list[Figure]":

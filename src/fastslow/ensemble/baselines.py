@@ -44,7 +44,7 @@ class Baseline(Protocol):
         """Return the chosen rule in words; ``columns`` are the names of the V columns of ``config_feat``."""
 
     def record(self, columns: Sequence[str]) -> dict:
-        """Return what makes it again, as JSON; nothing for a rule that is not applied to new programs."""
+        """Return its parameters for JSON; none where the rule is not applied to new programs."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def predict_configs(baseline: Baseline, graph: Graph) -> np.ndarray:
 
 
 def score_references(features: GraphSet) -> dict[str, float]:
-    """Return what the valid score of a model is compared with.
+    """Return the scores that the valid score of a model is compared with, by name.
 
     Returns:
         ``rule``, the score of the best single feature, where a train graph carries a ranking signal. And

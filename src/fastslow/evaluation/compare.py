@@ -82,7 +82,7 @@ class CompareSettings(Settings):
         return submissions if all(path.is_file() for path in submissions) else (one, other)
 
     def names(self) -> tuple[str, str]:
-        """Return what tables call the two: the last part of each path without ``.csv``, or else all of it."""
+        """Return the two names in tables: the last part of each path without ``.csv``, or else all of it."""
         short = Path(self.one).name.removesuffix(".csv"), Path(self.other).name.removesuffix(".csv")
         return (self.one, self.other) if short[0] == short[1] else short
 

@@ -72,7 +72,7 @@ class Graph:
 
 
 def expand_nodes(graph: Graph) -> np.ndarray:
-    """Return what a network may read of the nodes, ``(N, EXPANDED_NODE_FEATURES)`` float32."""
+    """Return all node features that a network can read, ``(N, EXPANDED_NODE_FEATURES)`` float32."""
     return expand_node_features(graph.node_feat, graph.node_extra)
 
 

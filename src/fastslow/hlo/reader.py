@@ -84,7 +84,7 @@ _OTHERS = {  # what the bytes begin with, or hold: what it is, and the way to HL
 
 
 def other_kind(data: bytes) -> tuple[str, str]:
-    """Return what a file is that holds no program of ours, and the way to one; empty where it is unknown."""
+    """Return the kind of a file without a program, in words, and a remedy; both empty if it is unknown."""
     beginning = data[:_BEGINNING]
     for pattern, named in _OTHERS.items():
         if re.match(pattern, beginning, re.M):

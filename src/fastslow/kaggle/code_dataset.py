@@ -54,7 +54,7 @@ def _version(dataset: str, ready: bool = False) -> int:
 
 
 def ask(method: str, **arguments: Any) -> Any:
-    """Return what Kaggle knows of something; None where there is no such thing."""
+    """Return the answer of a method of Kaggle's API; None where it has no such thing."""
     try:
         return persistent_call(method, **arguments)
     except CallError as error:

@@ -100,7 +100,7 @@ class SplitFiles(NamedTuple):
 
     @property
     def count(self) -> int:
-        """Number of npz files that the competition has of it."""
+        """Number of npz files that the split has in the competition."""
         return FILE_COUNTS[self.collection.name][COMPETITION_SPLITS.index(self.name)]
 
     @property

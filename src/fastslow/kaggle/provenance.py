@@ -67,7 +67,7 @@ def _all_from_kaggle(root: Path) -> bool:
 
 
 def warn_of_release(root: Path) -> str:
-    """Return what speaks against an upload of a submission made from these data, empty if nothing does."""
+    """Return the reason not to upload a submission made from these data; empty if there is none."""
     if release_of(root, TEST) == "launch":
         return f"{root}: {LAUNCH_RELEASE}"
     return "" if _all_from_kaggle(root) else f"{root}: {_UNPROVEN}. {_ALLOW}"

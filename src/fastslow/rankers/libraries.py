@@ -26,7 +26,7 @@ class Trees(Protocol):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Return what :meth:`save` wrote; DataError where it cannot be read."""
+        """Return the trees that :meth:`save` wrote; DataError where the file cannot be read."""
 
     @property
     def columns(self) -> list[str]:
@@ -40,7 +40,7 @@ class Trees(Protocol):
         count at least 1: labels, or log-odds of binary ones. Sums of consecutive trees add up."""
 
     def contributions(self, rows: np.ndarray, count: int) -> np.ndarray:
-        """Return what each column contributes to the sum of the first ``count`` trees, ``(n, F)``."""
+        """Return the contribution of each column to the sum of the first ``count`` trees, ``(n, F)``."""
 
     def gain(self, count: int) -> np.ndarray:
         """Return the total gain ``(F,)`` of the splits of the first ``count`` trees by column."""

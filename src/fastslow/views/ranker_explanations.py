@@ -169,7 +169,7 @@ class Explanation:
 
 
 def shap_values(fitted: Fitted, table: Table) -> dict[str, np.ndarray]:
-    """Return what each column contributes to the predictions of a table.
+    """Return the contribution of each column to the predictions of a table.
 
     They are TreeSHAP's of LightGBM (Lundberg et al., arXiv 1802.03888). The values of one configuration
     add up to its prediction minus a constant.

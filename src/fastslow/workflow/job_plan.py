@@ -67,13 +67,19 @@ class Cores:
 
 
 def share_cores(cores: int, most: int, long: int, short: int) -> Cores:
-    """Share cores evenly, or most of them by the long steps where these can have several each.
+    """Share the cores among the steps that wait.
+
+    Long steps get most of the cores if each of them can have two or more. Otherwise all steps get the same
+    number.
 
     Args:
-        cores: Number of cores.
-        most: Maximum number of steps at a time.
+        cores: Number of cores, 1 or more.
+        most: Maximum number of steps that run at once.
         long: Number of long steps that wait.
         short: Number of other steps that wait.
+
+    Returns:
+        Cores of each long step and of each other step, and how many steps run at once.
     """
     now = min(long, most)
     each = int(_LONG_SHARE * cores) // now if short and 0 < now < most else 0
@@ -86,7 +92,7 @@ def share_cores(cores: int, most: int, long: int, short: int) -> Cores:
 
 
 def machine_resources() -> Resources:
-    """Return what this machine has, as far as this process may use it."""
+    """Return the cores, memory and GPUs of this machine that this process may use."""
     return Resources(machine_cores(), machine_memory(), _gpus())
 
 

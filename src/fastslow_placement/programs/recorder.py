@@ -76,7 +76,7 @@ class Recorder:
         return node
 
     def graph(self, name: str) -> CostGraph:
-        """Return what was recorded; operators that read the same weights are one co-location group."""
+        """Return the recorded graph; operators that read the same weights are one co-location group."""
         opcodes, labels, shapes, *values = zip(*self._nodes, strict=True) if self._nodes else [()] * 8
         columns = ("seconds", "flops", "output_bytes", "parameter_bytes", "read_bytes")
         leaves = zip(self._leaf_bytes, self._readers, strict=True)

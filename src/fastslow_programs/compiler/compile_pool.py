@@ -120,7 +120,7 @@ class Labeller:
     deadline: float = math.inf
 
     def identity(self) -> str:
-        """Return what estimates depend on beside the program; SettingsError where libtpu is not installed."""
+        """Return task, compiler and TPU, on which estimates depend; SettingsError where libtpu is missing."""
         return f"compiler {self.generation} {self.compiler.version()}"
 
     @contextlib.contextmanager

@@ -64,7 +64,7 @@ def processor() -> str:
 
 
 def device_identity() -> str:
-    """Return what measured values depend on beside the program: device, compiler, flags, rounds."""
+    """Return the device, compiler, flags and rounds of a measurement as one text."""
     device = device_name()
     if device == "cpu":
         device = f"{processor()}, {machine_cores()} cores"

@@ -56,7 +56,7 @@ def _rewrite(module: Module, layouts: Layouts, nodes: list[ConfigurableNode], bi
 
 
 def taken(node: ConfigurableNode, layouts: Sequence[Layout]) -> tuple[Layout, ...]:
-    """Return what the compiler is made to take of the layouts of a node.
+    """Return the layouts of a node that the compiler can be made to take.
 
     Two configurations that agree in this at every node are one program to it. The operands of convolutions
     and dots are left to the compiler, and a layout of its own is as good as none.
@@ -76,7 +76,7 @@ def taken(node: ConfigurableNode, layouts: Sequence[Layout]) -> tuple[Layout, ..
 
 
 def taken_here(node: ConfigurableNode, layouts: Sequence[Layout]) -> tuple[Layout, ...]:
-    """Return what XLA of this machine is made to take of the layouts of a node, see :func:`bind_differences`.
+    """Return the layout that XLA of this machine is made to take at a node, see :func:`bind_differences`.
 
     Args:
         node: The node.

@@ -179,7 +179,7 @@ def is_staged(value: Any) -> bool:
 
 
 def jit_facts(function: Callable) -> Any:
-    """Return what the user gave to ``jax.jit``, None for a function that it did not make.
+    """Return JAX's record of the arguments of ``jax.jit``; None for a function that it did not make.
 
     ``functools.wraps`` copies this to a function around one that it made, which has no ``trace``.
     """

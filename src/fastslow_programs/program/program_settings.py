@@ -167,7 +167,7 @@ class ProgramSettings(SourceSettings):
         return self.configs == MEASURED
 
     def labeller(self) -> Labeller:
-        """Return what compiles for the generation; results are kept under ``data_root``."""
+        """Return the workers that compile for the TPU ``generation``; results are kept in ``data_root``."""
         cache = resolve(self.data_root) / "labels.sqlite"
         return Labeller(cache, self.generation, seconds=self.seconds)
 

@@ -58,7 +58,7 @@ _WANTED = (
 
 
 def find_source(text: str) -> str:
-    """Return what a user typed as a source with its whole path, and with its function, where it names one."""
+    """Return the source that a user typed with its whole path, and with its function, if it names one."""
     name, function = _split_source(text)
     return str(find_typed(name)) + f":{function}" * bool(function) if name else text
 

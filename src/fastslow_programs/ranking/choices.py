@@ -67,7 +67,7 @@ class NamedChoice:
         return f"{self.node}{more}: {self.tensor}"
 
     def change(self, option: int) -> str:
-        """Describe one of its options beside the default's."""
+        """Return a change in words: ``dot 3: output {0,1} instead of {1,0}``; ``option`` is a position."""
         return f"{self.where} {self.options[option]} instead of {self.options[self.default]}"
 
 

@@ -46,7 +46,7 @@ class Models(Shown):
         return self._runs[collection.name]
 
     def seen(self, kind: str) -> Seen | None:
-        """Return what the models of a kind of collection have seen; None where it is not known."""
+        """Return the programs that models of a kind learned from and were scored on; None if not known."""
         if kind not in self._seen:
             whole = self.folder.parent if (self.folder / MANIFEST).is_file() else self.folder
             self._seen[kind] = Seen.of(whole, kind)

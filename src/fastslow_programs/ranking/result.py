@@ -120,7 +120,7 @@ class Ranking(Shown):
         return self.compared_with.config if self.compared_with.known else None
 
     def words(self) -> list[str]:
-        """Return what was found: the verdict, changes, effects, the trivial rule, and how far to trust it."""
+        """Return the findings: the verdict, changes, effects, the trivial rule, and how far to trust it."""
         facts = self.summary()
         size = f"{counted(len(self.table), 'configuration')} of {counted(facts['choices'], 'choice')}"
         start = f"{self.program}: {size}"
@@ -534,7 +534,7 @@ class Ranking(Shown):
         return {name: metric(runtime, prediction) for name, metric in ALL_METRICS.items()}
 
     def summary(self) -> pd.Series:
-        """Return what was ranked by what, one value per fact."""
+        """Return the facts of the ranking by name, such as the run, its members and the fastest."""
         table = self.table
         facts = {
             "run": self.run,

@@ -88,7 +88,7 @@ class Measurement(Shown):
         return facts
 
     def words(self) -> list[str]:
-        """Return what was measured, one ``name: fact`` each."""
+        """Return the facts of the measurement, a ``name: fact`` each."""
         return [f"{name}: {fact}" for name, fact in self.facts.items()]
 
     def verdict(self) -> str:

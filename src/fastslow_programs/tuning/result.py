@@ -52,7 +52,7 @@ _OF_A_TILE = "of the file's normaliser"  # several rows of a file may be the def
 
 
 def summarise_study(study: Study) -> pd.Series:
-    """Return what the study found, one value per fact."""
+    """Return the facts and findings of a study by name."""
     history, target = study.history, study.target
     best, default = study.best, study.default
     choices = counted(len(target.space.choices), "choice")

@@ -100,7 +100,7 @@ class Study:
 
 
 def make_strategy(name: str, target: Target) -> Strategy:
-    """Return what proposes configurations.
+    """Return the strategy that proposes configurations.
 
     Args:
         name: One of :data:`fastslow_programs.tuning.settings.STRATEGIES`.

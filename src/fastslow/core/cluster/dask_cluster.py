@@ -110,7 +110,7 @@ class Cluster(Executor):
         return self._client.scheduler.address
 
     def workers(self) -> list[Mapping]:
-        """Return what Dask knows of each worker: host, nthreads, resources, ..."""
+        """Return the facts that Dask has of each worker, by name: host, nthreads, resources, ..."""
         return list(self._client.scheduler_info(n_workers=-1)["workers"].values())
 
     def offered(self, name: str, beside: Sequence[str] = ()) -> float:

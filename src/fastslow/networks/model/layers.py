@@ -37,7 +37,7 @@ class WeightedInstanceNorm(nn.Module):
         self.eps = EPSILON
 
     def moments(self, x: Tensor, level: LevelTensors) -> Moments:
-        """Return mean and variance of ``x`` (S, D) over the pairs of a level."""
+        """Return mean and variance ``(D,)`` of states ``x`` (S, D) over all (node, configuration) pairs."""
         mean = (level.share * x).sum(0)
         return Moments(level.num_configs, mean, (level.share * (x - mean).square()).sum(0))
 

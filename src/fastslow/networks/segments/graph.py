@@ -63,7 +63,7 @@ class SegmentedGraph:
         return inside if segment is None else inside & (ends[:, 0] == segment)
 
     def view(self, border: str) -> tuple[Reach, Tensor]:
-        """Return what nodes see, and their degrees ``(N, 2)``, with edges between segments or without.
+        """Return the groups that nodes see, and degrees ``(N, 2)``, with edges between segments or without.
 
         Both are found once for each border.
         """

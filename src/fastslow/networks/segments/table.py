@@ -57,7 +57,7 @@ class GraphTable:
         self.moments[segment], self.known[segment] = moments, True
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return what a checkpoint stores: each field with its shape; ``sums`` has the written rows only."""
+        """Return the fields for a checkpoint, each with its shape; ``sums`` has the written rows only."""
         stored = {**vars(self), "sums": self.sums[self.written]}
         return {field: torch.from_numpy(array) for field, array in stored.items()}
 

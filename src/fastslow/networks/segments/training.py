@@ -219,7 +219,7 @@ class SegmentTraining:
         return weight[:, None] * sums + torch.from_numpy(stored).to(sums.device)
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
-        """Return what a checkpoint stores: by graph, the arrays of its :class:`GraphTable` as tensors."""
+        """Return the state for a checkpoint: by graph, the arrays of its :class:`GraphTable` as tensors."""
         return {name: table.state_dict() for name, table in self.tables.items()}
 
     def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:

@@ -35,11 +35,12 @@ class Space:
 
     Args:
         choices: The choices.
-        listed: ``(C, G)`` distinct configurations that alone may be proposed; by default all, which are
-            listed where they are at most ``ENUMERATED``.
+        listed: ``(C, G)`` distinct configurations; no other may be proposed. By default any combination of
+            options may be.
 
     Attributes:
-        listed: As given, or None where any combination may be proposed.
+        listed: ``(C, G)`` the configurations that may be proposed; None where any combination may be and
+            there are more than ``ENUMERATED``.
         default: ``(G,)`` the default configuration.
     """
 
@@ -120,7 +121,7 @@ class Space:
         return codes[[key not in taken for key in self.keys(codes)]]
 
     def describe(self, codes: Sequence[int]) -> list[dict[str, str]]:
-        """Return what a configuration ``codes (G,)`` chooses otherwise than the default.
+        """Return the choices in which a configuration ``codes (G,)`` differs from the default.
 
         Returns:
             An entry for each such choice: ``where`` names the choice, ``layout`` is the option taken and
