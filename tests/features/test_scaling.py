@@ -14,11 +14,10 @@ from fastslow.features.scaling import (
     NODE_BLOCKS,
     Scaler,
     expand_node_features,
-    read_scaler,
     standardise,
     unit_ranks,
-    write_scalers,
 )
+from fastslow.runs.features_folder import read_scaler, write_scalers
 from helpers.scalers import fit_scaler
 
 
