@@ -63,17 +63,17 @@ class SegmentOptions:
     learning rate schedule of their own."""
 
 
-def head_epochs(settings: Any) -> range:
+def head_epochs(options: Any) -> range:
     """Return the last epochs, counted from 0, in which only the head learns; none in most variants."""
-    variant = VARIANTS[settings.segment_training]
-    last = settings.head_epochs if variant and variant.head else 0
-    return range(settings.epochs - last, settings.epochs)
+    variant = VARIANTS[options.segment_training]
+    last = options.head_epochs if variant and variant.head else 0
+    return range(options.epochs - last, options.epochs)
 
 
-def same_schedule(settings: Any, epoch: int) -> range:
+def same_schedule(options: Any, epoch: int) -> range:
     """Return the epochs that share a learning rate schedule with an epoch, counted from 0.
 
     Epochs in which the head alone learns have a schedule of their own.
     """
-    last = head_epochs(settings)
+    last = head_epochs(options)
     return last if epoch in last else range(last.start)

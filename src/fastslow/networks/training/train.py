@@ -122,7 +122,7 @@ class Training:
         return rng.choice(total, size, replace=False) if size < total else np.arange(total)
 
     def example(self, drawn: tuple[str, np.ndarray, int | None]) -> Any:
-        """Return what a step reads of one train graph, on the device: a batch, or the segments.
+        """Return a batch of one train graph on the device, or its segments, for a step.
 
         Args:
             drawn: The graph, positions ``(C,)`` of its configurations, and the seed that draws the dropped
