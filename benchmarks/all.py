@@ -91,8 +91,8 @@ class Script:
 
     def code(self) -> str:
         """Return the digest of the code that the script reaches, of its run and of packaged models."""
-        own = [entry for name in self.needs for entry in CODE.get(name, ())]
-        entries = [f"{self.path.stem}:main", *own]
+        needed_entries = [entry for name in self.needs for entry in CODE.get(name, ())]
+        entries = [f"{self.path.stem}:main", *needed_entries]
         models = [file_digest(FOLDER / ARCHIVE)] if "package" in self.needs else []
         return digest([source_digest(entry, self.path.parent) for entry in entries] + models)
 
@@ -198,15 +198,16 @@ def run_command(script: Script, arguments: Sequence[str], kept: Path) -> dict:
 
 def make(script: Script, sample: str, results: Path) -> None:
     """Run all commands of a script and write its table, whole or not at all."""
-    code, own = script.code(), sample if script.sample else None
+    code, script_sample = script.code(), sample if script.sample else None
     parts, outputs = [], []
     for arguments in script.commands:
-        kept = results / f"{script.path.stem}-{digest([code, own, arguments])}.json"
+        kept = results / f"{script.path.stem}-{digest([code, script_sample, arguments])}.json"
         outputs.append(kept)
         output = run_command(script, arguments, kept)
         parts.append((output["seconds"], f"```\n{script.typed(arguments)}\n```\n\n{output['text']}\n"))
     title, _, prose = ast.get_docstring(ast.parse(script.path.read_text())).partition("\n")
-    seconds, data = round(sum(taken for taken, _ in parts)), f"sample {own}" if own else "no sample"
+    seconds = round(sum(taken for taken, _ in parts))
+    data = f"sample {script_sample}" if script_sample else "no sample"
     stamp = f"> Commit {measured_commit()}, code {code}, {data}, {seconds} s."
     head = [stamp, f"# {script.path.name}: {title.rstrip('.')}", prose.strip().replace("``", "`")]
     script.table.parent.mkdir(exist_ok=True)

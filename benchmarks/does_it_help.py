@@ -122,9 +122,9 @@ def evaluate(case: Case, models: Models, draws: int) -> dict:
     trust = models.seen(kind).judge(kind, graph)
     members, prediction = run.predict_program(graphs, program.name)
     orders = {MODEL: prediction, RULE: best_rule(run, graphs, program.name).prediction}
-    own = np.stack([graph.runtime] * 2) if labels is None else labels[:, graph.config_ids]
-    ranked = np.flatnonzero(np.isfinite(own).all(0))
-    chooses, scores = own[:, ranked]
+    both_labels = np.stack([graph.runtime] * 2) if labels is None else labels[:, graph.config_ids]
+    ranked = np.flatnonzero(np.isfinite(both_labels).all(0))
+    chooses, scores = both_labels[:, ranked]
     orders = {name: prediction[graph.config_ids[ranked]] for name, prediction in orders.items()}
     choices, columns = name_choices(program, default), graphs.config_columns
     given = configurations_of(graph, kind, columns, choices, members).take(ranked)
@@ -147,7 +147,9 @@ def evaluate(case: Case, models: Models, draws: int) -> dict:
                 picks = {f"top {k}": np.r_[known, first[:k]] for k in TOPS}
                 row = {"known": n, "order": name, "tau": ranking_tau(scores[rest], order[rest])}
                 row["opa"] = ordered_pair_accuracy(scores[rest], order[rest])
-                row |= {top: scores[own[chooses[own].argmin()]] / best - 1 for top, own in picks.items()}
+                row |= {
+                    top: scores[picked[chooses[picked].argmin()]] / best - 1 for top, picked in picks.items()
+                }
                 rows.append(row | {"expected": expected if name == MODEL else None})
     slower = np.nan
     if default.config is not None:
@@ -167,7 +169,9 @@ def evaluate(case: Case, models: Models, draws: int) -> dict:
 
 def mean_rows(programs: dict[str, dict]) -> pd.DataFrame:
     """Return the means over programs by number of known labels and order."""
-    rows = pd.DataFrame([row for own in programs.values() for row in own["rows"]]).astype({"expected": float})
+    rows = pd.DataFrame([row for program in programs.values() for row in program["rows"]]).astype(
+        {"expected": float}
+    )
     rows["place"] = rows["order"].map([MODEL, DEFAULT, RULE, COLUMN, RIDGE, RANDOM].index)
     return rows.groupby(["known", "place", "order"]).mean().reset_index().drop(columns="place")
 
@@ -189,7 +193,7 @@ def figures(programs: dict[str, dict]) -> dict[str, str | float]:
 
 def make_page(programs: dict[str, dict]) -> str:
     """Return the tables of one kind of labels in Markdown."""
-    each = pd.DataFrame([{"program": name, **own} for name, own in programs.items()]).drop(columns="rows")
+    each = pd.DataFrame([{"program": name, **facts} for name, facts in programs.items()]).drop(columns="rows")
     each = each.astype(dict.fromkeys(("low", "high", "default"), float))
     means = mean_rows(programs)
     first, tau = each[f"top 1, {MODEL}"] - each["default"], each[f"tau, {MODEL}"]
@@ -221,7 +225,7 @@ def main(arguments: list[str]) -> int:
         every = islice(cases(options.labels, folder, configs), most)
         for name, make in progress(every, desc="programs", unit="program"):
             programs[name] = kept.part(name, lambda make=make: evaluate(make(), models, draws))
-    programs = {name: own for name, own in programs.items() if own}
+    programs = {name: facts for name, facts in programs.items() if facts}
     print(f"## Labels: {options.labels}\n\n{make_page(programs)}")
     if options.labels == DEVICE and not options.quick:
         write_json(FIGURES, figures(programs))

@@ -111,8 +111,8 @@ def evaluate(case: Case, pretrained: Pretrained, counts: list[int], draws: int, 
             found = learn(program.configurations, program.known(drawn))
             predictions = {STACK: found.mean, ENSEMBLE: program.ensemble}
             predictions |= program.rivals.predict(drawn, threads)
-            for name, own in predictions.items():
-                taus[str(n)].setdefault(name, []).append(ranking_tau(runtime[rest], own[rest]))
+            for name, prediction in predictions.items():
+                taus[str(n)].setdefault(name, []).append(ranking_tau(runtime[rest], prediction[rest]))
             promised[str(n)].append(found.stack.expected_tau)
     quality = quality_of(program.graph.file_runtime, program.graph.config_row)
     ceiling = float(quality.ceiling) if case.group == MEASURED else np.nan
@@ -149,9 +149,9 @@ def mean_rows(programs: list[dict]) -> list[dict]:
     """Return per group and known number the mean tau of each predictor over programs, and the promise."""
     rows = []
     for group in dict.fromkeys(program["group"] for program in programs):
-        own = [program for program in programs if program["group"] == group]
+        group_programs = [program for program in programs if program["group"] == group]
         for n in KNOWN:
-            here = [program for program in own if str(n) in program["taus"]]
+            here = [program for program in group_programs if str(n) in program["taus"]]
             if not here:
                 continue
             means = {
@@ -172,13 +172,13 @@ def program_rows(programs: list[dict]) -> list[dict]:
         {
             "program": program["name"].split(":")[-1][:24],
             "known": n,
-            **{name: report.spread(own.get(name, []), 2) for name in (STACK, ENSEMBLE, *PREDICTORS)},
+            **{name: report.spread(taus.get(name, []), 2) for name in (STACK, ENSEMBLE, *PREDICTORS)},
             "ceiling": "" if program["ceiling"] is None else f"{program['ceiling']:.3f}",
             "promised": report.spread([tau for tau in program["promised"][n] if tau is not None], 2),
         }
         for program in programs
         if program["group"] == MEASURED
-        for n, own in program["taus"].items()
+        for n, taus in program["taus"].items()
     ]
 
 
@@ -195,23 +195,25 @@ def margins(programs: list[dict]) -> tuple[list[dict], list[dict]]:
         points[row["programs"], row["known"]] = row
     for program in programs:
         if program["group"] == MEASURED:
-            for n, own in program["taus"].items():
-                points[program["name"], int(n)] = {name: float(np.mean(v)) for name, v in own.items()}
-    measured = [own for (name, _), own in points.items() if name not in (LAYOUTS, TILES)]
+            for n, taus in program["taus"].items():
+                points[program["name"], int(n)] = {name: float(np.mean(v)) for name, v in taus.items()}
+    measured = [point for (name, _), point in points.items() if name not in (LAYOUTS, TILES)]
     rows = [
         {
             "rival": rival,
-            "all points": float(np.mean([own[STACK] - own[rival] for own in points.values()])),
-            "measured": float(np.mean([own[STACK] - own[rival] for own in measured] or [np.nan])),
-            "smallest": float(min(own[STACK] - own[rival] for own in points.values())),
+            "all points": float(np.mean([point[STACK] - point[rival] for point in points.values()])),
+            "measured": float(np.mean([point[STACK] - point[rival] for point in measured] or [np.nan])),
+            "smallest": float(min(point[STACK] - point[rival] for point in points.values())),
         }
         for rival in (*PREDICTORS, ENSEMBLE)
     ]
     behind = []
-    for (name, n), own in points.items():
-        best = max(PREDICTORS, key=lambda rival: own[rival])
-        if own[STACK] < own[best] - 0.01:
-            behind.append({"programs": name, "known": n, STACK: own[STACK], "best": own[best], "rival": best})
+    for (name, n), point in points.items():
+        best = max(PREDICTORS, key=lambda rival: point[rival])
+        if point[STACK] < point[best] - 0.01:
+            behind.append(
+                {"programs": name, "known": n, STACK: point[STACK], "best": point[best], "rival": best}
+            )
     return rows, behind
 
 
@@ -254,10 +256,12 @@ def main(arguments: list[str]) -> int:
     programs = []
     with tempfile.TemporaryDirectory() as folder:
         for case in progress(find_cases(options, Path(folder)), desc="programs", unit="program"):
-            own = draws[case.group != MEASURED]
+            case_draws = draws[case.group != MEASURED]
 
-            def found(case=case, own=own) -> dict:
-                return evaluate(case, pretrained(case.collection), options.counts, own, options.threads)
+            def found(case=case, case_draws=case_draws) -> dict:
+                return evaluate(
+                    case, pretrained(case.collection), options.counts, case_draws, options.threads
+                )
 
             programs.append(kept.part(f"{case.group} {case.name}", found))
     programs = [program for program in programs if program["taus"]]

@@ -92,11 +92,11 @@ def _compared(problem: PlacementProblem, options) -> dict:
     def mean(search) -> float:
         return fmean(search(seed).cost for seed in options.seeds)
 
-    row["GO"] = fmean(own.cost for own in found)
+    row["GO"] = fmean(result.cost for result in found)
     row["GO without learning"] = mean(lambda seed: learn(problem, options.updates, seed, epochs=0))
     row["without learned starts"] = mean(lambda seed: learn(plain, options.updates, seed, epochs=0))
     row["regions"] = mean(lambda seed: anneal_regions(plain, count, seed))
-    decisions = dict(zip(options.seeds, (own.decision for own in found), strict=True))
+    decisions = dict(zip(options.seeds, (result.decision for result in found), strict=True))
     row["GO, then search"] = mean(lambda seed: anneal_regions(problem, SEARCH, seed, decisions[seed]))
     return row
 
@@ -151,10 +151,12 @@ def _unseen(problem: PlacementProblem, options) -> dict:
         return fmean(search(seed).cost for seed in options.seeds) / human
 
     for count in (50, 200):
-        updates = {own: max((count - len(own.starts) - 8) // 8, 1) for own in (problem, plain)}
+        updates = {variant: max((count - len(variant.starts) - 8) // 8, 1) for variant in (problem, plain)}
         row[f"GO {count}"] = mean(lambda seed, n=updates[problem]: learn(problem, n, seed))
-        for name, own in (("GO without learning", problem), ("without learned starts", plain)):
-            row[f"{name} {count}"] = mean(lambda seed, own=own, n=updates[own]: learn(own, n, seed, epochs=0))
+        for name, variant in (("GO without learning", problem), ("without learned starts", plain)):
+            row[f"{name} {count}"] = mean(
+                lambda seed, variant=variant, n=updates[variant]: learn(variant, n, seed, epochs=0)
+            )
         row[f"regions {count}"] = mean(lambda seed, count=count: anneal_regions(plain, count, seed))
     return row
 

@@ -75,16 +75,16 @@ def exactness(options: argparse.Namespace) -> list[dict]:
     """Compare predictions and gradients with float32 on the CPU, in every precision."""
     rows = []
     for path in options.files:
-        own = training(path, options.device)
+        on_device = training(path, options.device)
         reference = training(path, CPU)
-        reference.network.load_state_dict(own.network.state_dict())
-        (name,) = own.names
+        reference.network.load_state_dict(on_device.network.state_dict())
+        (name,) = on_device.names
         wanted, slope = _answers(reference, name)
         for kind, (allowed, allowed_slope) in TOLERANCE.items():
             if kind != "float32" and options.device.type == "cpu":
                 continue
             with precision(kind):
-                found, gradient = _answers(own, name)
+                found, gradient = _answers(on_device, name)
             difference = float(np.abs(found - wanted).max() / np.abs(wanted).max())
             of_gradient = float(np.linalg.norm(gradient - slope) / np.linalg.norm(slope))
             rows.append(

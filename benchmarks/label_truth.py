@@ -148,11 +148,11 @@ def score_models(file: Program, estimate: np.ndarray) -> list[dict]:
     run, known = Models(packaged_models()).of(file.file.collection), np.isfinite(estimate)
     labels = {"tau with estimates": estimate[known], "with measurements": file.runtime[known]}
     graphs = build_unseen(run.folder, [file])
-    orders = {model: own[file.name] for model, own in run.predict_members(graphs).items()}
+    orders = {model: predictions[file.name] for model, predictions in run.predict_members(graphs).items()}
     orders["trivial rule"] = best_rule(run, graphs, file.name).prediction
     return [
-        {"model": model} | {name: kendall_tau(label, own[known]) for name, label in labels.items()}
-        for model, own in orders.items()
+        {"model": model} | {name: kendall_tau(label, order[known]) for name, label in labels.items()}
+        for model, order in orders.items()
     ]
 
 

@@ -83,14 +83,14 @@ def learn(problems: list[PlacementProblem], drawn: int, steps: int, seed: int) -
     for _ in range(SETS):
         chosen.append(int(np.minimum(best[:, None], table).mean(0).argmin()))
         best = np.minimum(best, table[:, chosen[-1]])
-    sets, own = pool[chosen], table[:, chosen]
+    sets, chosen_costs = pool[chosen], table[:, chosen]
     for step in progress(range(steps), desc="changes", unit="change"):
         place = step % SETS
         tries = change(sets[place], TRIES, rng)
-        others, found = np.delete(own, place, 1).min(1), costs(problems, tries)
+        others, found = np.delete(chosen_costs, place, 1).min(1), costs(problems, tries)
         means = np.minimum(others[:, None], found).mean(0)
-        if means.min() < own.min(1).mean():
-            sets[place], own[:, place] = tries[means.argmin()], found[:, means.argmin()]
+        if means.min() < chosen_costs.min(1).mean():
+            sets[place], chosen_costs[:, place] = tries[means.argmin()], found[:, means.argmin()]
     return sets
 
 
@@ -106,9 +106,11 @@ def compare(problems: list[PlacementProblem], learned: list[np.ndarray]) -> pd.D
             "best start": float(starts.min()),
         }
         found = [costs([problem], sets)[0] for sets in learned]
-        row["first set"] = float(np.mean([own[0] for own in found]))
-        row["learned"] = float(np.mean([own.min() for own in found]))
-        row["learned and starts"] = float(np.mean([min(own.min(), starts.min()) for own in found]))
+        row["first set"] = float(np.mean([set_costs[0] for set_costs in found]))
+        row["learned"] = float(np.mean([set_costs.min() for set_costs in found]))
+        row["learned and starts"] = float(
+            np.mean([min(set_costs.min(), starts.min()) for set_costs in found])
+        )
         row["best known"] = float(np.log(best_known(problem.name) / problem.baseline))
         rows.append(row)
     return pd.DataFrame(rows).replace(np.inf, np.nan)
@@ -133,18 +135,21 @@ def main(arguments: list[str]) -> int:
     problems = to_learn_from(TRAIN) + (valid if options.write else [])
     kept = kept_parts(__file__, options)
 
-    def weights_of(own: list[PlacementProblem], seed: int) -> np.ndarray:
+    def weights_of(some_problems: list[PlacementProblem], seed: int) -> np.ndarray:
         def make() -> list:
-            return learn(own, options.drawn, options.steps, seed).tolist()
+            return learn(some_problems, options.drawn, options.steps, seed).tolist()
 
-        return np.array(kept.part(f"{len(own)} {seed}", make))
+        return np.array(kept.part(f"{len(some_problems)} {seed}", make))
 
     learned = [weights_of(problems, seed) for seed in options.seeds]
     names = [*dict.fromkeys(map(program_of, problems))]
     print(f"Learned from {len(problems)} problems of {len(names)} programs, seeds {options.seeds}.\n")
     reported = {"test programs": held_out(), "zoo": [zoo_placement(n, DEVICES["p100"]) for n in PROGRAMS]}
     reported |= {} if options.write else {"valid programs": valid}
-    tables = {name: compare(own[: 2 if options.quick else None], learned) for name, own in reported.items()}
+    tables = {
+        name: compare(reported_problems[: 2 if options.quick else None], learned)
+        for name, reported_problems in reported.items()
+    }
     means = [{"problems": name, "number": len(t), **np.exp(t.mean())} for name, t in tables.items()]
     print(report.table([report.cells(row) for row in means]))
     ratios = [
@@ -156,16 +161,16 @@ def main(arguments: list[str]) -> int:
         rows = []
         for count in (*_FEWER, len(names)):
             some = {*np.random.default_rng(0).permutation(names)[:count].tolist()}
-            own = [problem for problem in problems if program_of(problem) in some]
-            fewer = [weights_of(own, seed) for seed in options.seeds]
-            rows.append({"programs": count, "problems": len(own)})
+            fewer_problems = [problem for problem in problems if program_of(problem) in some]
+            fewer = [weights_of(fewer_problems, seed) for seed in options.seeds]
+            rows.append({"programs": count, "problems": len(fewer_problems)})
             for name, those in reported.items():
                 parts = [compare(those[: 2 if options.quick else None], [sets])["learned"] for sets in fewer]
                 rows[-1][name] = report.spread([float(np.exp(part.mean())) for part in parts])
         print(f"\n## Learned from fewer programs: mean (range) over seeds\n\n{report.table(rows)}")
     facts = {"problems": len(problems), "programs": len(names), "seed": options.seeds[0]}
     if options.write:
-        rows = [[float(f"{weight:.4g}") for weight in own] for own in learned[0]]
+        rows = [[float(f"{weight:.4g}") for weight in weight_set] for weight_set in learned[0]]
         write_json(Path(list_placement.__file__).with_suffix(".json"), {**facts, "weights": rows})
     logarithms = {name: table.to_dict("list") for name, table in tables.items()}
     report.finish({"benchmark": "list_placement", **facts, "logarithms": logarithms})

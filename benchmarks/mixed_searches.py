@@ -45,8 +45,11 @@ def evaluate(path: Path, pretrained: Pretrained, randoms: int) -> dict[str, dict
     parts = {"random": slice(randoms), "default": slice(randoms, None), "together": slice(None)}
     return {
         part: {
-            name: (kendall_tau(graph.file_runtime[rows], own[rows]), opa(graph.file_runtime[rows], own[rows]))
-            for name, own in predictions.items()
+            name: (
+                kendall_tau(graph.file_runtime[rows], prediction[rows]),
+                opa(graph.file_runtime[rows], prediction[rows]),
+            )
+            for name, prediction in predictions.items()
             if name != RULE or part == "together"
         }
         for part, rows in parts.items()
@@ -59,8 +62,10 @@ def rows_of(collection: str, programs: list[dict]) -> list[dict]:
     for part in programs[0]:
         row = {"collection": collection, "configurations": part}
         for title, start in {"networks": "gnn", "rankers": "ranker", "ensemble": "ens", RULE: RULE}.items():
-            own = [scores for p in programs for name, scores in p[part].items() if name.startswith(start)]
-            tau, pairs = np.mean(own, 0).tolist() if own else ("", "")
+            model_scores = [
+                scores for p in programs for name, scores in p[part].items() if name.startswith(start)
+            ]
+            tau, pairs = np.mean(model_scores, 0).tolist() if model_scores else ("", "")
             row |= {f"{title}, tau": tau, f"{title}, OPA": pairs}
         rows.append(row)
     return rows
@@ -78,8 +83,8 @@ def main(arguments: list[str]) -> int:
         for collection, path in progress(cases, desc="programs", unit="program"):
             apart = collection.folder(resolve("data/sample"), TEST) / path.name
             randoms = read_headers(apart)["config_runtime"].shape[0]
-            own = evaluate(path, pretrained(collection), randoms)
-            found.setdefault(collection.name.removesuffix(":random"), []).append(own)
+            part_scores = evaluate(path, pretrained(collection), randoms)
+            found.setdefault(collection.name.removesuffix(":random"), []).append(part_scores)
     rows = [row for name, programs in found.items() for row in rows_of(name, programs)]
     print(report.table([report.cells(row) for row in rows]))
     report.finish({"benchmark": "mixed_searches", "environment": report.environment(), "rows": rows})

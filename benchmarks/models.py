@@ -120,8 +120,10 @@ class Comparison:
         taus: Taus = {}
         began = time.process_time()
         for group in training_groups("layout", train_on).values():
-            own = TrainSettings(**settings)
-            training = Training(own, graphs_of(own, self.sources(folder, [c.slug for c in group])))
+            train_settings = TrainSettings(**settings)
+            training = Training(
+                train_settings, graphs_of(train_settings, self.sources(folder, [c.slug for c in group]))
+            )
             training.run()
             if training.validation.recent:
                 training.network.load_state_dict(training.validation.recent_average())
@@ -146,7 +148,9 @@ class Comparison:
 
 def collection_means(taus: Taus) -> dict[str, float]:
     """Return the mean tau of each collection's programs, and last ``tau``, the mean of the collections."""
-    means = {collection: float(np.mean(list(own.values()))) for collection, own in taus.items()}
+    means = {
+        collection: float(np.mean(list(program_taus.values()))) for collection, program_taus in taus.items()
+    }
     return means | {"tau": float(np.mean(list(means.values())))}
 
 
@@ -158,10 +162,10 @@ def standard_error(gains: list[Taus]) -> float:
     """
     families: dict[str, list[float]] = {}
     for seed in gains:
-        for own in seed.values():
-            for name, gain in own.items():
+        for program_gains in seed.values():
+            for name, gain in program_gains.items():
                 families.setdefault(family_of(name), []).append(gain)
-    means = [np.mean(own) for own in families.values()]
+    means = [np.mean(family_gains) for family_gains in families.values()]
     return float(np.std(means, ddof=1) / np.sqrt(len(means))) if len(means) > 1 else float("nan")
 
 
@@ -169,15 +173,18 @@ def variant_row(name: str, results: list[dict], base: list[dict]) -> dict:
     """Return a variant's row of the table; ``results`` and ``base`` have the same seeds."""
     means = [collection_means(one["taus"]) for one in results]
     gains = [
-        {c: {name: tau - two["taus"][c][name] for name, tau in own.items()} for c, own in one["taus"].items()}
+        {
+            c: {name: tau - two["taus"][c][name] for name, tau in program_taus.items()}
+            for c, program_taus in one["taus"].items()
+        }
         for one, two in zip(results, base, strict=True)
     ]
-    gain = [collection_means(own)["tau"] for own in gains]
-    row = {"variant": name, "tau": float(np.mean([own["tau"] for own in means]))}
+    gain = [collection_means(seed_gains)["tau"] for seed_gains in gains]
+    row = {"variant": name, "tau": float(np.mean([seed_means["tau"] for seed_means in means]))}
     if name != BASE:
         row |= {"gain": report.spread(gain) if len(gain) > 1 else gain[0], "±": standard_error(gains)}
     row = {"variant": "", "tau": "", "gain": "", "±": ""} | row
-    row |= {c: float(np.mean([own[c] for own in means])) for c in means[0] if c != "tau"}
+    row |= {c: float(np.mean([seed_means[c] for seed_means in means])) for c in means[0] if c != "tau"}
     ratios = [one["seconds"] / two["seconds"] for one, two in zip(results, base, strict=True)]
     return row | {"time": f"{np.mean(ratios):.2f}"}
 
@@ -188,13 +195,20 @@ def compare(options: Namespace, place: Path) -> None:
     comparison, kept = Comparison(options, place), kept_parts(__file__, options)
     found: dict[str, list[dict]] = {variant: [] for variant in options.variants}
     for seed in range(options.seeds):
-        for variant, own in found.items():
-            own.append(kept.part(f"{variant}, seed {seed}", lambda v=variant, s=seed: comparison.train(v, s)))
-            print(variant, seed, collection_means(own[-1]["taus"])["tau"], file=sys.stderr, flush=True)
+        for variant, seed_results in found.items():
+            seed_results.append(
+                kept.part(f"{variant}, seed {seed}", lambda v=variant, s=seed: comparison.train(v, s))
+            )
+            print(
+                variant, seed, collection_means(seed_results[-1]["taus"])["tau"], file=sys.stderr, flush=True
+            )
     rules = kept.part("rules", comparison.rules)
     rows = [report.cells({"rule": rule, **collection_means(taus)}) for rule, taus in rules.items()]
     print(f"Trivial rules\n\n{report.table(rows)}\n")
-    rows = [report.cells(variant_row(variant, own, found[BASE])) for variant, own in found.items()]
+    rows = [
+        report.cells(variant_row(variant, seed_results, found[BASE]))
+        for variant, seed_results in found.items()
+    ]
     print(f"Kendall's tau of held-out programs, {options.seeds} seeds\n\n{report.table(rows)}")
     environment = report.environment(options.threads, options.device)
     facts = {"environment": environment, "set": options.set, "rules": rules, "variants": found}

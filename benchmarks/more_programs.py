@@ -107,14 +107,14 @@ def gains(split: str) -> list[dict]:
     for collection in LAYOUTS:
         features = f"features/{RUNS['sample'].removeprefix('runs/')}/{collection.slug}"
         settings = CompareSettings(one="more", other="sample", split=split, features=features)
-        ensembles = [resolve(RUNS[own]) / f"ensemble-{collection.slug}" for own in ("sample", "more")]
+        ensembles = [resolve(RUNS[title]) / f"ensemble-{collection.slug}" for title in ("sample", "more")]
         for (model, *_, other), (*_, one) in zip(*map(list_runs, ensembles), strict=True):
             model = model.removesuffix(f"-{collection.slug}")
             for name in (collection.name, "layout, all"):
                 tables.setdefault((name, model), []).append(compare_table(settings, one, other))
     rows = []
-    for (collection, model), own in sorted(tables.items()):
-        table = pd.concat(own).groupby("graph").mean()
+    for (collection, model), model_tables in sorted(tables.items()):
+        table = pd.concat(model_tables).groupby("graph").mean()
         facts = paired_difference(table)
         row = {"collection": collection, "model": model, "programs": len(table)}
         row |= {"sample": table["other"].mean(), "more": table["one"].mean()}
@@ -125,8 +125,8 @@ def gains(split: str) -> list[dict]:
 def unseen() -> Iterator[dict]:
     """Yield the scores on the programs of ``data/more`` that ``runs/half`` lacks, and on genuine files."""
     for kind, collection in product(("reshapes", "large"), LAYOUTS):
-        own = [p for p in further(collection, {1}) if p.name.startswith("large_") == (kind == "large")]
-        yield from _scores(f"{collection.name}, {kind}", own, "half")
+        kind_files = [p for p in further(collection, {1}) if p.name.startswith("large_") == (kind == "large")]
+        yield from _scores(f"{collection.name}, {kind}", kind_files, "half")
     for collection, path in labelled_files(REAL):
         if collection in LAYOUTS:
             yield from _scores(path.stem, [ProgramFile(collection, TRAIN, path)], "more")
@@ -141,15 +141,15 @@ def _scores(what: str, files: list[ProgramFile], other: str) -> Iterator[dict]:
         members, taus, ceilings = run.predict_members(graphs), {}, []
         for name in (program.name for program in programs):
             graph = graphs.graph(TEST, name)
-            orders = {model: own[name] for model, own in members.items()}
+            orders = {model: predictions[name] for model, predictions in members.items()}
             orders["rule"] = best_rule(run, graphs, name).prediction
             for model, order in orders.items():
                 taus.setdefault(model, []).append(ranking_tau(graph.runtime, order[graph.config_ids]))
             ceilings.append(quality_of(graph.file_runtime, graph.config_row).ceiling)
-        means = {model: float(np.mean(own)) for model, own in taus.items()}
+        means = {model: float(np.mean(model_taus)) for model, model_taus in taus.items()}
         row = {"programs": what, "number": len(programs), "trained on": title}
         for kind in ("gnn", "ranker"):
-            row[kind] = report.spread([own for model, own in means.items() if model.startswith(kind)])
+            row[kind] = report.spread([mean for model, mean in means.items() if model.startswith(kind)])
         yield row | {"ensemble": means[run.name], "rule": means["rule"], "ceiling": float(np.mean(ceilings))}
 
 
@@ -177,7 +177,11 @@ def _larger(collection) -> Iterator[dict]:
             continue
         graphs = build_unseen(run.folder, [program])
         graph, predictions = graphs.graph(TEST, program.name), run.predict_members(graphs)
-        members = {name: {TEST: own} for name, own in predictions.items() if name != run.name}
+        members = {
+            name: {TEST: graph_predictions}
+            for name, graph_predictions in predictions.items()
+            if name != run.name
+        }
         networks, rankers = (
             [name for name in members if name.startswith(kind)] for kind in ("gnn", "ranker")
         )

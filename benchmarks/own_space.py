@@ -102,19 +102,22 @@ def measure_all(product: str, configurations: list[dict], rounds: int) -> list[f
     """
     rng = np.random.default_rng(0)
     a, b, c = rng.standard_normal((3, 192, 192)).astype(np.float32)
-    keys = [(own["order"], own["unroll"], own["fastmath"]) for own in configurations]
+    keys = [
+        (configuration["order"], configuration["unroll"], configuration["fastmath"])
+        for configuration in configurations
+    ]
     compiled = {key: variant(product, *key) for key in {*keys}}
     left, right = (PRODUCTS | CHOSEN)[product]
     wanted = (a if left.startswith("a[i") else a.T) @ (b.T if right.startswith("b[{j}") else b)
     seconds = np.full(len(keys), np.inf)
     for number in progress(range(rounds), desc="measuring", unit="round"):
         for place in rng.permutation(len(keys)):
-            own = configurations[place]
-            call = a, b, c, own["tile_i"], own["tile_j"], own["tile_k"]
+            configuration = configurations[place]
+            call = a, b, c, configuration["tile_i"], configuration["tile_j"], configuration["tile_k"]
             if not number:  # the first call of a variant compiles it
                 compiled[keys[place]](*call)
                 if not np.allclose(c, wanted, rtol=1e-3, atol=1e-3):
-                    raise ArithmeticError(f"{own} computes something else")
+                    raise ArithmeticError(f"{configuration} computes something else")
             began = time.perf_counter()
             compiled[keys[place]](*call)
             seconds[place] = min(seconds[place], time.perf_counter() - began)
@@ -142,9 +145,9 @@ def main(arguments: list[str]) -> int:
     seeds, step, rounds = (1, 97, 2) if options.quick else (options.seeds, 1, ROUNDS)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "space.json").write_text(json.dumps(SPACE))
-        own = UserSpace(Path(folder, "space.json"))
-    space = Space(own.space.choices, own.space.listed[::step])
-    every = [own.values(codes) for codes in space.listed]
+        user_space = UserSpace(Path(folder, "space.json"))
+    space = Space(user_space.space.choices, user_space.space.listed[::step])
+    every = [user_space.values(codes) for codes in space.listed]
     found = {}
     for title in CHOSEN if options.chosen else PRODUCTS:
         seconds = kept.part(f"{title}: seconds", partial(measure_all, title, every, rounds))

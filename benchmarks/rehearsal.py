@@ -52,14 +52,14 @@ def run_command(options: Namespace) -> dict[str, float]:
             while process.poll() is None:
                 found = below(process.pid)
                 seconds |= {pid: used for pid, (used, _) in found.items()}
-                held = [own / 2**30 for _, own in found.values()]
+                held = [resident / 2**30 for _, resident in found.values()]
                 peaks = max(peaks[0], sum(held)), max(peaks[1], max(held, default=0))
                 time.sleep(0.1 if options.quick else _POLL)
     finally:
         took = {"wall hours": time.monotonic() - began, "CPU hours": sum(seconds.values())}
-        took = {key: before.get(key, 0) + own / 3600 for key, own in took.items()}
+        took = {key: before.get(key, 0) + spent / 3600 for key, spent in took.items()}
         names = ("peak GB of all processes", "peak GB of one process")
-        took |= {name: max(before.get(name, 0), own) for name, own in zip(names, peaks, strict=True)}
+        took |= {name: max(before.get(name, 0), peak) for name, peak in zip(names, peaks, strict=True)}
         write_json(record, every | {shlex.join(typed): took})
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
@@ -74,14 +74,14 @@ def below(pid: int) -> dict[int, tuple[float, int]]:
             fields = path.read_text().rpartition(")")[2].split()
         except OSError:  # it has ended
             continue
-        own = int(path.parent.name)
-        found[own] = (int(fields[11]) + int(fields[12])) / _TICKS, int(fields[21]) * _PAGE
-        children.setdefault(int(fields[1]), []).append(own)
+        process_id = int(path.parent.name)
+        found[process_id] = (int(fields[11]) + int(fields[12])) / _TICKS, int(fields[21]) * _PAGE
+        children.setdefault(int(fields[1]), []).append(process_id)
     due, kept = [pid], {}
     while due:
-        own = due.pop()
-        due += children.get(own, [])
-        kept |= {own: found[own]} if own in found else {}
+        process_id = due.pop()
+        due += children.get(process_id, [])
+        kept |= {process_id: found[process_id]} if process_id in found else {}
     return kept
 
 
@@ -98,8 +98,8 @@ def stage_rows(options: Namespace) -> list[dict]:
             kind = "features" if place == "features" else notebook.parent.name.partition("-")[0]
             found.setdefault(kind, []).append((notebook_seconds(notebook.parent) or 0) / 3600)
     return [
-        {"steps": kind, "number": len(own), "hours, one after the other": sum(own), "longest": max(own)}
-        for kind, own in found.items()
+        {"steps": kind, "number": len(hours), "hours, one after the other": sum(hours), "longest": max(hours)}
+        for kind, hours in found.items()
     ]
 
 
@@ -120,7 +120,7 @@ def size_rows(root: Path) -> list[dict]:
     rows = []
     for collection in COLLECTIONS:
         paths = [[*collection.folder(root, split).glob("*.npz")] for split in SPLITS]
-        size = sum(path.stat().st_size for own in paths for path in own) / 2**30
+        size = sum(path.stat().st_size for split_paths in paths for path in split_paths) / 2**30
         counts = dict(zip(SPLITS, map(len, paths), strict=True))
         rows.append({"collection": collection.name, **counts, "GB": size})
     return rows

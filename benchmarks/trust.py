@@ -95,7 +95,7 @@ def whole_band(scores: np.ndarray, level: float) -> tuple[float, float]:
 def hold_out(models: Models, runs: Path, kind: str, solution: dict) -> list[Held]:
     """Return the programs of a kind of collection, each with what all other architectures promise."""
     seen, zoo, programs = models.seen(kind), architectures(), []
-    for collection in (own for own in COLLECTIONS if own.kind == kind):
+    for collection in (candidate for candidate in COLLECTIONS if candidate.kind == kind):
         features = Features(resolve(f"features/{runs.name}/{collection.slug}"))
         predictions = read_predictions(find_run(runs, collection))
         for split, truth in truth_of(features, solution).items():
@@ -141,7 +141,11 @@ def coverage(held: list[Held], which: str) -> dict:
     """Return the share of programs whose score is in their bands, by level, and a width."""
     row = {}
     for place, level in enumerate(LEVELS):
-        known = [(own.score, *getattr(own, which)[place]) for own in held if getattr(own, which)[place]]
+        known = [
+            (program.score, *getattr(program, which)[place])
+            for program in held
+            if getattr(program, which)[place]
+        ]
         score, low, high = np.array(known).reshape(-1, 3).T
         row[f"{level:.0%}"] = np.mean((low <= score) & (score <= high)) if known else np.nan
         if level == TOLD:
@@ -152,19 +156,26 @@ def coverage(held: list[Held], which: str) -> dict:
 def row_of(collection: str, part: str, held: list[Held]) -> dict:
     """Return how often bands and probabilities hold."""
     row = {"collection": collection, "part": part, "programs": len(held)}
-    row |= {"with a band": sum(own.bands[0] is not None for own in held)}
-    row |= {"smallest": min(own.distance for own in held), "largest": max(own.distance for own in held)}
-    row |= {"mean score": np.mean([own.score for own in held])}
-    row |= {f"in {name}".replace("in width", "width"): own for name, own in coverage(held, "bands").items()}
-    row |= {f"whole {name}": own for name, own in coverage(held, "whole").items()}
-    row |= {f"said {name}": share_right([own.pairs for own in held], *ends) for name, ends in SAID.items()}
-    beside = [own.default for own in held]
+    row |= {"with a band": sum(program.bands[0] is not None for program in held)}
+    row |= {
+        "smallest": min(program.distance for program in held),
+        "largest": max(program.distance for program in held),
+    }
+    row |= {"mean score": np.mean([program.score for program in held])}
+    row |= {
+        f"in {name}".replace("in width", "width"): figure for name, figure in coverage(held, "bands").items()
+    }
+    row |= {f"whole {name}": figure for name, figure in coverage(held, "whole").items()}
+    row |= {
+        f"said {name}": share_right([program.pairs for program in held], *ends) for name, ends in SAID.items()
+    }
+    beside = [program.default for program in held]
     return row | {f"default {name}": share_right(beside, *ends) for name, ends in SAID.items()}
 
 
 def rows_of(collection: str, held: list[Held]) -> list[dict]:
     """Return a row of all programs and of each third of them by distance."""
-    order = sorted(held, key=lambda own: own.distance)
+    order = sorted(held, key=lambda program: program.distance)
     thirds = np.array_split(np.arange(len(order)), len(PARTS))
     rows = [row_of(collection, "all", order)]
     return rows + [
@@ -178,8 +189,8 @@ def measure(runs: Path, solution: dict) -> list[dict]:
     models = read_models(runs)
     layouts = hold_out(models, runs, "layout", solution)
     rows = rows_of("tile:xla", hold_out(models, runs, "tile", solution)) + rows_of("layout, all", layouts)
-    for name in dict.fromkeys(own.collection for own in layouts):
-        rows += rows_of(name, [own for own in layouts if own.collection == name])
+    for name in dict.fromkeys(program.collection for program in layouts):
+        rows += rows_of(name, [program for program in layouts if program.collection == name])
     return rows
 
 

@@ -80,12 +80,12 @@ def searches_of(pool: Pool, predictions: dict[str, np.ndarray], columns: np.ndar
     def guided(prediction=None, start: int = 4, batch: int = 1) -> Search:
         return (lambda seed: Guided(space, prediction, start)), batch, every, seeds
 
-    own = standardise(columns[pool.rows])
+    features = standardise(columns[pool.rows])
     found = {
         GUIDED: guided(ensemble),
         f"{GUIDED}, in batches of {BATCH}": guided(ensemble, batch=BATCH),
         f"neighbourhood after {AT_THE_END}": guided(ensemble, AT_THE_END),
-        "models fitted to the values": ((lambda seed: Learner(space, ensemble, own)), 1, every, seeds),
+        "models fitted to the values": ((lambda seed: Learner(space, ensemble, features)), 1, every, seeds),
     }
     for name, prediction in predictions.items():
         found[f"order of {name}"] = guided(pool.follow(prediction), NEVER)
@@ -118,9 +118,10 @@ def unseen(collection: Collection, path: Path, run: Path, seeds: int) -> dict:
         if rule in fitted:
             predictions[name] = graph.expand(fitted[rule].predict(columns))[first]
     pool = distinct(target)
-    own = searches_of(pool, predictions, columns[graph.config_row][first], seeds)
+    searches = searches_of(pool, predictions, columns[graph.config_row][first], seeds)
     counts = {
-        name: [needs_of(curve(pool, each, seed)) for seed in range(each[3])] for name, each in own.items()
+        name: [needs_of(curve(pool, each, seed)) for seed in range(each[3])]
+        for name, each in searches.items()
     }
     return {"counts": counts, "size": pool.space.size, "near": pool.near}
 
@@ -131,9 +132,9 @@ def _rows(program) -> np.ndarray:
     return np.unique(np.stack([choice.values for choice in choices], 1), axis=0, return_index=True)[1]
 
 
-def curve(pool: Pool, own: Search, seed: int) -> np.ndarray:
+def curve(pool: Pool, search_plan: Search, seed: int) -> np.ndarray:
     """Return the best value after each evaluation over the best of all, minus 1."""
-    strategy, batch, budget, _ = own
+    strategy, batch, budget, _ = search_plan
     return search(pool.space, pool.labels, strategy(seed), budget, batch, seed).curve / pool.labels.min() - 1
 
 
@@ -151,14 +152,14 @@ def measured(options: argparse.Namespace, path: Path) -> dict | None:
     pool = Pool(target.space, target.labels, np.arange(target.space.size))
     budgets, seeds = BUDGETS[: 1 if options.quick else None], 1 if options.quick else REAL_SEEDS
     space, budget = target.space, min(budgets[-1], target.space.size)
-    own: dict[str, Search] = {
+    searches: dict[str, Search] = {
         GUIDED: ((lambda seed: Guided(space, target.pretrained)), BATCH, budget, seeds),
         "order of the models": ((lambda seed: Guided(space, target.pretrained, NEVER)), BATCH, budget, seeds),
         f"{GUIDED}, no run": ((lambda seed: Guided(space)), BATCH, budget, seeds),
         "random": ((lambda seed: Random()), BATCH, budget, seeds),
     }
     excess = {}
-    for name, each in own.items():
+    for name, each in searches.items():
         curves = [curve(pool, each, seed) for seed in range(seeds)]
         at = {b: [values[min(b, len(values)) - 1] for values in curves] for b in budgets}
         excess[name] = {str(b): [float(np.mean(values)), float(np.max(values))] for b, values in at.items()}
@@ -169,8 +170,8 @@ def measured_page(name: str, file: dict) -> str:
     """Return the table of one real file in Markdown."""
     title = f"## {name}: {file['configurations']} configurations, {file['within 1 %']:.0%} within 1 %"
     rows = [
-        {"search": search_name} | {f"{b}, mean (max)": f"{m:.4%} ({x:.4%})" for b, (m, x) in own.items()}
-        for search_name, own in file["excess"].items()
+        {"search": search_name} | {f"{b}, mean (max)": f"{m:.4%} ({x:.4%})" for b, (m, x) in excess.items()}
+        for search_name, excess in file["excess"].items()
     ]
     return f"{title}\n\nBest measurement above the best of all.\n\n{report.table(rows)}"
 
@@ -205,9 +206,9 @@ def measure(options: argparse.Namespace, folder: Path) -> dict:
     result: dict[str, dict] = {"unseen": {}, "measured": {}}
     cases = list(labelled_sample(folder, options.split))
     for name, kind in {"layouts": "layout", "kernels, all tiles": "tile"}.items():
-        own = [case for case in cases if case[0].kind == kind][: 1 if options.quick else None]
+        kind_cases = [case for case in cases if case[0].kind == kind][: 1 if options.quick else None]
         found = []
-        for collection, path in progress(own, desc=name, unit="program"):
+        for collection, path in progress(kind_cases, desc=name, unit="program"):
             key = f"{name}: {path.stem}"
             make = partial(unseen, collection, path, run, options.seeds)
             found.append(kept.part(key, make))

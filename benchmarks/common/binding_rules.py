@@ -43,15 +43,15 @@ def costs_of(optimized: Module) -> Costs:
         shape_of = {instruction.id: instruction.shape for instruction in computation.instructions}
         for instruction in computation.instructions:
             called = [computations[i] for i in instruction.called_computation_ids]
-            own = own_cycles(instruction)
+            cycles = own_cycles(instruction)
             if instruction.opcode == "while":
                 times = trip_count(instruction, computations)
                 found += [(*row[:3], row[3] * times) for row in rows(called[0])]
             elif instruction.opcode in ("call", "conditional"):
                 found += max(map(rows, called), key=filled)
-            elif own is not None or instruction.opcode not in FREE:
+            elif cycles is not None or instruction.opcode not in FREE:
                 shapes = [instruction.shape, *(shape_of[i] for i in instruction.operand_ids)]
-                found.append((instruction.opcode, own, sum(map(padded_bytes, shapes)), 1))
+                found.append((instruction.opcode, cycles, sum(map(padded_bytes, shapes)), 1))
         return found
 
     return rows(computations[optimized.entry_computation_id])
@@ -60,8 +60,8 @@ def costs_of(optimized: Module) -> Costs:
 def filled(costs: Costs) -> int:
     """Return all cycles, as the product counts them: missing estimates follow from the bytes moved."""
     return sum(
-        times * (CYCLES_PER_INSTRUCTION + size // BYTES_PER_CYCLE if own is None else own)
-        for _, own, size, times in costs
+        times * (CYCLES_PER_INSTRUCTION + size // BYTES_PER_CYCLE if cycles is None else cycles)
+        for _, cycles, size, times in costs
     )
 
 

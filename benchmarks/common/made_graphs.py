@@ -51,8 +51,10 @@ def write_repeated(
     if len(ids) < num_configurable:
         raise ValueError(f"{path}: the copies have {len(ids)} configurable nodes, not {num_configurable}")
     rng = np.random.default_rng(seed)
-    own = np.arange(len(ids)) % len(file.node_config_ids)
-    choices = replace(file.choices, group=file.choices.group[own], codes=file.choices.codes[own])
+    source_nodes = np.arange(len(ids)) % len(file.node_config_ids)
+    choices = replace(
+        file.choices, group=file.choices.group[source_nodes], codes=file.choices.codes[source_nodes]
+    )
     choices = _draw(choices, level.distinct(num_configs) if level else num_configs, rng)
     cost = _costs(choices, rng)
     if level:
@@ -97,9 +99,13 @@ def write_kernel(
     """
     rng = np.random.default_rng(seed)
     largest = file.config_feat.reshape(-1, len(TILE_ROLES), TILE_WIDTH)[..., :-2].max(0)
-    size, volume = (file.node_feat[:, own].max() for own in (node_columns.SHAPE, node_columns.SHAPE_PRODUCT))
+    size, volume = (
+        file.node_feat[:, columns].max() for columns in (node_columns.SHAPE, node_columns.SHAPE_PRODUCT)
+    )
     limits = (np.minimum(largest * factor, size) for factor in _BOUNDS)
-    limit = next((own for own in limits if np.maximum(1, own).prod(-1).max() <= volume), largest).astype(int)
+    limit = next(
+        (fitting for fitting in limits if np.maximum(1, fitting).prod(-1).max() <= volume), largest
+    ).astype(int)
     bounds = np.zeros((num_configs, len(TILE_ROLES), TILE_WIDTH), np.float32)
     bounds[..., :-2] = np.where(
         limit, rng.integers(1, limit + 1 + (limit == 0), (num_configs, *limit.shape)), 0

@@ -124,8 +124,8 @@ def choose_on_half(
     rows = {label: np.flatnonzero(known & (classes == label)) for label in np.unique(classes[known])}
 
     def tau(rule: str, some: np.ndarray) -> float:
-        own = np.concatenate([rows[label] for label in some])
-        return kendall_tau(runtime[own], estimates[rule][own])
+        some_rows = np.concatenate([rows[label] for label in some])
+        return kendall_tau(runtime[some_rows], estimates[rule][some_rows])
 
     chosen, held_out, spread = Counter(), [], []
     for _ in range(draws):

@@ -46,10 +46,17 @@ def summarise(programs: list[dict], reference: str = GUIDED) -> dict:
 def _compared(programs: list[dict], name: str, reference: str, within: str) -> list[float]:
     counts = [[count[within] for count in program["counts"][name]] for program in programs]
     others = [[count[within] for count in program["counts"][reference]] for program in programs]
-    more = [np.array(own) - other[: len(own)] for own, other in zip(counts, others, strict=True)]
+    more = [
+        np.array(program_counts) - other[: len(program_counts)]
+        for program_counts, other in zip(counts, others, strict=True)
+    ]
     figures: list[float] = []
     for values in (counts, more):
-        means = np.array([np.mean(own) for own in values]) if len(values) > 1 else np.array(values[0])
+        means = (
+            np.array([np.mean(program_values) for program_values in values])
+            if len(values) > 1
+            else np.array(values[0])
+        )
         error = means.std(ddof=1) / np.sqrt(len(means)) if len(means) > 1 else np.nan
         figures += [float(means.mean()), float(error)]
     return figures
@@ -58,9 +65,9 @@ def _compared(programs: list[dict], name: str, reference: str, within: str) -> l
 def needs_table(group: dict) -> list[dict[str, str]]:
     """Return the rows of a table: each search with mean ± standard error, and the difference likewise."""
     rows = []
-    for name, own in group["needed"].items():
+    for name, figures_within in group["needed"].items():
         row = {"search": name}
-        for within, (mean, error, more, its_error) in own.items():
+        for within, (mean, error, more, its_error) in figures_within.items():
             row[within] = f"{mean:.2f} ± {error:.2f}"
             row[f"{within}, more than guided"] = f"{more:+.2f} ± {its_error:.2f}" if name != GUIDED else ""
         rows.append(row)

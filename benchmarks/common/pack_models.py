@@ -159,9 +159,9 @@ def _card(name: str, rankers: str, runs: Path, size: int) -> str:
         f"- {collection}: "
         + ", ".join(
             f"{MODEL_WORDS[row.model]} (seeds: {row.seeds}, weight: {row.weight:.2f})"
-            for row in own.itertuples()
+            for row in collection_models.itertuples()
         )
-        for collection, own in trained.groupby("collection", sort=False)
+        for collection, collection_models in trained.groupby("collection", sort=False)
     ]
     return f"""# Models in the package
 

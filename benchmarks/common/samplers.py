@@ -24,11 +24,11 @@ class Sampler:
 
     def __init__(self, name: str, space: Space, seed: int):
         self.name, self._told, self._optuna = name, 0, import_optuna()
-        own = self._optuna.distributions
+        distributions = self._optuna.distributions
         self._space = {
-            f"choice{g}": own.IntDistribution(0, len(choice.options) - 1)
+            f"choice{g}": distributions.IntDistribution(0, len(choice.options) - 1)
             if choice.ordered
-            else own.CategoricalDistribution(range(len(choice.options)))
+            else distributions.CategoricalDistribution(range(len(choice.options)))
             for g, choice in enumerate(space.choices)
         }
         with warnings.catch_warnings():

@@ -30,8 +30,8 @@ class Pool:
 
     def follow(self, prediction: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """Return what predicts configurations ``(n, G)``, from predictions of all of the target's."""
-        own = prediction[self.rows]
-        return lambda codes: own[self.space.rows(codes)]
+        pool_prediction = prediction[self.rows]
+        return lambda codes: pool_prediction[self.space.rows(codes)]
 
     @property
     def near(self) -> float:

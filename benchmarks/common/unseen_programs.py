@@ -39,9 +39,9 @@ def private(pictures, targets, first, second, last):
         x = jnp.tanh(lax.conv(x, second, (2, 2), "SAME")).reshape(-1, len(last))
         return jnp.square(x @ last - target).sum()
 
-    own = jax.vmap(jax.grad(loss), (None, 0, 0))((first, second, last), pictures, targets)
-    norms = jnp.sqrt(sum(jnp.square(g).sum(range(1, g.ndim)) for g in own))
-    return [jnp.tensordot(1 / (1 + norms), g, 1) for g in own]
+    gradients = jax.vmap(jax.grad(loss), (None, 0, 0))((first, second, last), pictures, targets)
+    norms = jnp.sqrt(sum(jnp.square(g).sum(range(1, g.ndim)) for g in gradients))
+    return [jnp.tensordot(1 / (1 + norms), g, 1) for g in gradients]
 
 
 def curvature(points, first, second, last):

@@ -50,7 +50,7 @@ def arrays(change):
 
 
 def scalers(name, values):
-    return arrays(lambda own: own.update({name: values(own[name])}))
+    return arrays(lambda scaler_arrays: scaler_arrays.update({name: values(scaler_arrays[name])}))
 
 
 def manifest(*keys, value=None):

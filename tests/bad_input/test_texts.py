@@ -56,7 +56,7 @@ SOLUTION = {
 def test_a_broken_solution_is_refused(good, tmp_path, name):
     path = tmp_path / "solution.csv"
     shutil.copy(good.root / "solution.csv", path)
-    assert {row_id: len(own) for row_id, own in read_solution(path).items()} == COUNTS
+    assert {row_id: len(runtimes) for row_id, runtimes in read_solution(path).items()} == COUNTS
     SOLUTION[name](path)
     refused(lambda: read_solution(path), path)
 

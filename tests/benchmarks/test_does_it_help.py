@@ -40,15 +40,15 @@ def test_an_order_is_scored_by_its_tau_and_by_what_its_first_ones_lose(models, t
     found = does_it_help.evaluate((program, np.stack([chooses, chooses[::-1]])), models, 2)
     assert {row["known"] for row in found["rows"]} == {0, 8}
     assert found["configurations"] == graphs.graph(TEST, "made").num_configs
-    own = does_it_help.evaluate((program, np.stack([chooses] * 2)), models, 2)
-    for row in (row for row in own["rows"] if row["order"] == does_it_help.RULE):
+    same_labels = does_it_help.evaluate((program, np.stack([chooses] * 2)), models, 2)
+    for row in (row for row in same_labels["rows"] if row["order"] == does_it_help.RULE):
         assert row["tau"] > 0.8 and row["top 1"] == 0, "only ties are left to chance"
-    (default,) = [row for row in own["rows"] if row["order"] == does_it_help.DEFAULT]
-    assert default["top 1"] == own["default"] >= 0 and default["known"] == 0
-    for row in (row for row in own["rows"] if row is not default):
+    (default,) = [row for row in same_labels["rows"] if row["order"] == does_it_help.DEFAULT]
+    assert default["top 1"] == same_labels["default"] >= 0 and default["known"] == 0
+    for row in (row for row in same_labels["rows"] if row is not default):
         assert 0 == row["top 100"] <= row["top 10"] <= row["top 5"] <= row["top 1"] and 0 <= row["opa"] <= 1
         assert (row["expected"] is None) == (row["known"] == 0 or row["order"] != does_it_help.MODEL)
-    assert own["ceiling"] == pytest.approx(1) and found["ceiling"] < 0.9
+    assert same_labels["ceiling"] == pytest.approx(1) and found["ceiling"] < 0.9
 
 
 def test_a_program_that_made_the_bands_is_not_counted_as_covered(models, monkeypatch):

@@ -68,9 +68,9 @@ def score(case, rule, label, programs):
 
 def test_the_committed_rule_is_the_products(case):
     codes = case.program.bound()
-    for layouts, own in zip(case.drawn, codes, strict=True):
+    for layouts, config_codes in zip(case.drawn, codes, strict=True):
         wanted = constrain(case.module, layouts, case.nodes).SerializeToString(deterministic=True)
-        assert case.program.impose(own) == wanted
+        assert case.program.impose(config_codes) == wanted
 
 
 def test_a_label_that_is_the_runtime_has_its_order_and_its_effects(case):

@@ -20,8 +20,8 @@ def test_learned_sets_are_the_best_of_their_pool_and_changes_only_improve_them(p
     chosen = list_placement.learn(problems, 60, 0, seed=4)
     changed = list_placement.learn(problems, 60, 30, seed=4)
     assert chosen.shape == changed.shape == (list_placement.SETS, pool.shape[1])
-    assert {tuple(own) for own in chosen} <= {tuple(own) for own in pool}
-    first, later = (list_placement.costs(problems, own).min(1).mean() for own in (chosen, changed))
+    assert {tuple(weights) for weights in chosen} <= {tuple(weights) for weights in pool}
+    first, later = (list_placement.costs(problems, sets).min(1).mean() for sets in (chosen, changed))
     assert later <= first <= alone and (changed >= 0).all()
     assert np.array_equal(changed, list_placement.learn(problems, 60, 30, seed=4))
 

@@ -92,8 +92,8 @@ def test_all_variants_are_scored_on_the_same_held_out_programs(data, tmp_path, m
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     (base,), (by_source,) = (result["variants"][name] for name in options.variants)
     programs = {collection: set(taus) for collection, taus in base["taus"].items()}
-    for own in (by_source["taus"], *result["rules"].values()):
-        assert {collection: set(taus) for collection, taus in own.items()} == programs
+    for program_taus in (by_source["taus"], *result["rules"].values()):
+        assert {collection: set(taus) for collection, taus in program_taus.items()} == programs
     held_out = {folds.family_of(name) for names in programs.values() for name in names}
     assert len(programs) == 4 and set(seen) == {2, 4}
     assert seen[2] == seen[4] and not seen[4] & held_out, "nothing of a held-out architecture is trained on"
@@ -110,8 +110,8 @@ def test_gains_are_paired_by_seed():
     def result(tau, seconds):
         return {"taus": {"x": {"a_1": tau, "b_1": tau + 0.2}, "y": {"a_1": 0.0}}, "seconds": seconds}
 
-    base, own = [result(0.2, 1.0), result(0.4, 2.0)], [result(0.3, 2.0), result(0.6, 2.0)]
-    row = models.variant_row("wide", own, base)
+    base, wide = [result(0.2, 1.0), result(0.4, 2.0)], [result(0.3, 2.0), result(0.6, 2.0)]
+    row = models.variant_row("wide", wide, base)
     assert row["tau"] == pytest.approx((0.2 + 0.35) / 2) and row["time"] == "1.50"
     assert row["gain"] == "0.075 (0.050 to 0.100)" and row["x"] == pytest.approx(0.55)
     assert models.variant_row(models.BASE, base, base)["gain"] == ""

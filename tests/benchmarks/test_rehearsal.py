@@ -19,7 +19,7 @@ from fastslow.competition.submission_checks import expected_counts
 def test_rows_repeat_and_jump(rng, tau):
     level = Level(tau, 0.3, 3.0)
     runtime = np.round(1e6 * np.exp(0.3 * rng.normal(size=level.distinct(800)))).astype(np.int64)
-    sound, damaged = (noisy_rows(runtime, 800, level, own, rng) for own in (False, True))
+    sound, damaged = (noisy_rows(runtime, 800, level, is_damaged, rng) for is_damaged in (False, True))
     for rows, noisy in (sound, damaged):
         count = np.bincount(rows)
         assert count.min() == 1 and count[0] > DEFAULT_RUNS and 0.2 < (count > 1).mean() < 0.4

@@ -23,9 +23,9 @@ def test_hours_follow_from_a_line_over_the_nodes(monkeypatch, capsys):
     monkeypatch.setattr(scale, "seconds_of", lambda path, steps: rows.pop(0))
     assert scale.main(["--quick"]) == 0
     result = last_line(capsys)
-    own = {row["network"]: row["CPU hours"] for row in result["hours"]}
+    hours = {row["network"]: row["CPU hours"] for row in result["hours"]}
     train, valid = scale.GRAPHS["layout-xla-default"]
     settings = TrainSettings(**network_settings("kaggle", {}, "layout-xla-default")[0])
     epoch = train * 14.105 + valid * 28.21 / settings.evaluate_every
-    assert own["layout-xla-default"] == pytest.approx(settings.epochs * epoch / 3600, rel=1e-3)
-    assert result["CPU hours"] == pytest.approx(3 * sum(own.values()), rel=1e-3)
+    assert hours["layout-xla-default"] == pytest.approx(settings.epochs * epoch / 3600, rel=1e-3)
+    assert result["CPU hours"] == pytest.approx(3 * sum(hours.values()), rel=1e-3)

@@ -89,10 +89,10 @@ def test_streamed_choices_are_held_to_the_memory(tmp_path, monkeypatch):
 def test_a_bomb_beside_a_file_is_refused_too(tmp_path):
     """The default search's file of the same program."""
     collection = get_collection("layout:xla:random")
-    own = write_npz(collection.folder(tmp_path, "train") / "a.npz", competition_arrays("layout"))
+    random_file = write_npz(collection.folder(tmp_path, "train") / "a.npz", competition_arrays("layout"))
     other = get_collection("layout:xla:default").folder(tmp_path, "train") / "a.npz"
     other.parent.mkdir(parents=True)
     bomb(other, "layout", "K", LARGEST["K"][1] + 1)
-    program = reader.read_npz(ProgramFile(collection, "train", own))
+    program = reader.read_npz(ProgramFile(collection, "train", random_file))
     with pytest.raises(DataError, match=r"default.*a\.npz: declares"):
         find_default_layouts(program)

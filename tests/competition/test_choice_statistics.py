@@ -63,7 +63,7 @@ def choice_statistics(choices: Choices, opcodes: np.ndarray) -> dict[str, float]
     shares = used, counts.max(1) / num_configs, 1 - alike
     layouts, commonest, hamming = (of_group @ sizes / sizes.sum() for of_group in shares)
     dots, reshapes = left[opcodes == DOT, 1:], left[opcodes == RESHAPE, :2]
-    of_kind = (own.mean() if own.size else _NONE for own in (dots, reshapes))
+    of_kind = (kind_left.mean() if kind_left.size else _NONE for kind_left in (dots, reshapes))
     means = layouts, left.mean(), commonest, hamming, (opcodes == RESHAPE).mean(), *of_kind
     return dict(zip(AT_ROWS_COLUMNS, (*sums, *means), strict=True))
 
@@ -78,7 +78,9 @@ def at_rows(choices, opcodes):
     """The statistics that a file would have with fewer configurations: the mean of random subsets."""
     rng, rows = np.random.default_rng(0), min(SAMPLE_ROWS, len(choices))
     subsets = (rng.choice(len(choices), rows, replace=False) for _ in range(100))
-    return pd.DataFrame(choice_statistics(choices.take(own), opcodes) for own in subsets).mean().to_dict()
+    return (
+        pd.DataFrame(choice_statistics(choices.take(subset), opcodes) for subset in subsets).mean().to_dict()
+    )
 
 
 def first_rows(choices, opcodes):

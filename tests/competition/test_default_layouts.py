@@ -31,10 +31,10 @@ def found(program):
 
 def by_hand(rows):
     """(K, 3, 6) commonest given layout of each tensor of node_config_feat (C, K, 18)."""
-    own = rows.reshape(*rows.shape[:2], 3, 6).astype(int)
-    result = np.full(own.shape[1:], -1)
-    for node, role in np.ndindex(own.shape[1:3]):
-        given = [tuple(layout) for layout in own[:, node, role].tolist() if layout[0] >= 0]
+    tensor_layouts = rows.reshape(*rows.shape[:2], 3, 6).astype(int)
+    result = np.full(tensor_layouts.shape[1:], -1)
+    for node, role in np.ndindex(tensor_layouts.shape[1:3]):
+        given = [tuple(layout) for layout in tensor_layouts[:, node, role].tolist() if layout[0] >= 0]
         if given:
             most = max(map(given.count, given))
             often = [layout for layout in given if given.count(layout) == most]
@@ -47,14 +47,14 @@ def test_commonest_as_counted_by_hand(seed):
     rng = np.random.default_rng(seed)
     layouts = np.array([[-1] * 6, [0, 1, *[-1] * 4], [1, 0, *[-1] * 4]], np.int8)
     codes = rng.integers(0, 3, (int(rng.integers(1, 9)), 4, 3)).astype(np.uint16)
-    own = commonest_layouts(layouts, factorise(codes))
+    commonest = commonest_layouts(layouts, factorise(codes))
     for node, role in np.ndindex(4, 3):
         counts = np.bincount(codes[:, node, role], minlength=3)[1:]
         # equally common ones: the first of the two
         wanted = layouts[1 + counts.argmax()] if counts.any() else layouts[0]
-        assert own[node, role].tolist() == wanted.tolist()
+        assert commonest[node, role].tolist() == wanted.tolist()
     shuffled = commonest_layouts(layouts, factorise(rng.permutation(codes)))
-    assert (shuffled == own).all()
+    assert (shuffled == commonest).all()
 
 
 def test_a_default_file_tells_them_for_its_random_file_too(tmp_path):
@@ -80,8 +80,8 @@ def test_without_a_default_file_of_the_same_program_they_are_unknown(tmp_path):
 def test_a_file_may_name_them_itself(tmp_path):
     random = write(tmp_path, "random")
     row = np.load(random.path)["node_config_feat"][0]
-    own = found(write(tmp_path, "random", **{DEFAULTS: row}))
-    assert (own.reshape(row.shape) == row).all()
+    defaults = found(write(tmp_path, "random", **{DEFAULTS: row}))
+    assert (defaults.reshape(row.shape) == row).all()
 
 
 def test_what_a_file_names_is_checked(tmp_path):
@@ -117,7 +117,7 @@ def test_a_real_random_file_is_farther_from_them_than_its_default_file():
         collection = get_collection(f"layout:xla:{search}")
         (path,) = collection.folder(REAL, "test").glob("cd708819*.npz")
         file = read_npz(ProgramFile(collection, "test", path))
-        own = find_default_layouts(file)
-        assert (own[..., 0] >= 0).sum() >= 93  # all that vary
-        shares[search] = is_off_default(file.layouts[file.choices.layout_codes()], own).mean()
+        defaults = find_default_layouts(file)
+        assert (defaults[..., 0] >= 0).sum() >= 93  # all that vary
+        shares[search] = is_off_default(file.layouts[file.choices.layout_codes()], defaults).mean()
     assert 0 < shares["default"] < shares["random"]

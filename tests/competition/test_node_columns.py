@@ -18,8 +18,8 @@ def test_every_constant_names_its_columns():
     assert len(set(names)) == len(names) == 140
     for constant, value in vars(node_columns).items():
         if constant.isupper() and isinstance(value, int | slice):
-            own = names[value] if isinstance(value, slice) else [names[value]]
-            assert all(name.startswith(constant.lower()) for name in own), constant
+            column_names = names[value] if isinstance(value, slice) else [names[value]]
+            assert all(name.startswith(constant.lower()) for name in column_names), constant
     lists = {
         "parameter_number": "parameter_number",
         "window": "window_ base_dilation",

@@ -122,11 +122,11 @@ def test_a_drawn_configuration_gives_each_node_one_of_its_options(seed):
     choices = tie(nodes)
     layouts = layouts_of(draw_configuration(choices, random.Random(seed)), choices)
     for node in nodes:
-        own = layouts[node.node]
+        node_layouts = layouts[node.node]
         for choice in node.choices:
-            assert tuple(own[role] for role in choice.roles) in choice.options
+            assert tuple(node_layouts[role] for role in choice.roles) in choice.options
         named = {role for choice in node.choices for role in choice.roles}
-        assert all(own[role] == () for role in {OUTPUT, INPUT, KERNEL} - named)
+        assert all(node_layouts[role] == () for role in {OUTPUT, INPUT, KERNEL} - named)
 
 
 def test_options_are_drawn_by_their_weights():
@@ -196,10 +196,10 @@ def test_configurations_that_the_compiler_cannot_tell_apart_are_one(make, seed):
     def program(configuration, choices):
         layouts, taken = layouts_of(configuration, choices), {}
         for node in nodes:  # a constraint on the compiler's own layout, without a barrier, changes nothing
-            own = (*layouts.get(node.node, ()), (), ())
+            node_layouts = (*layouts.get(node.node, ()), (), ())
             roles = (0, 1) if node.opcode == "reshape" else (0,)
-            same = all(is_default(node, role, own[role]) for role in roles)
-            taken[node.node] = () if same else tuple(own[role] for role in roles)
+            same = all(is_default(node, role, node_layouts[role]) for role in roles)
+            taken[node.node] = () if same else tuple(node_layouts[role] for role in roles)
         return constrain(module, taken, nodes).SerializeToString(deterministic=True)
 
     whole, left = tie(nodes), imposable(nodes)

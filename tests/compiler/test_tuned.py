@@ -54,7 +54,7 @@ def test_a_tuned_program_is_a_function_like_the_one_that_was_tuned(tuned):
 
 def test_a_tuned_program_lives_in_a_program_and_checks_every_leaf(tuned):
     arguments = example()
-    inside = jax.jit(lambda *own: tuned(*own)["scores"] * 2)
+    inside = jax.jit(lambda *operands: tuned(*operands)["scores"] * 2)
     np.testing.assert_allclose(inside(*arguments), 2 * predict(*arguments)["scores"], rtol=1e-4, atol=1e-4)
     assert inside.lower(*arguments).as_text().count("@LayoutConstraint") == 3
     leaves, tree = jax.tree.flatten(arguments)
@@ -196,8 +196,8 @@ def test_functions_as_users_write_them_run_and_are_loaded_again(name, tmp_path):
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         assert one.dtype == other.dtype
         one, other = (
-            jax.random.key_data(own) if jax.numpy.issubdtype(own.dtype, jax.dtypes.prng_key) else own
-            for own in (one, other)
+            jax.random.key_data(leaf) if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+            for leaf in (one, other)
         )
         np.testing.assert_allclose(
             np.asarray(one, np.float64), np.asarray(other, np.float64), rtol=1e-5, atol=1e-5

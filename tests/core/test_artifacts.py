@@ -218,18 +218,18 @@ def test_an_edited_manifest_is_refused_and_its_folder_made_again(tmp_path_factor
     """Any leaf of it, from a weight to a count: whatever the edit, it names the file and the remedy."""
     folder = tmp_path_factory.mktemp("run")
     facts = {"weights": {"a": 0.33, "b": 0.67}, "trees": 5, "graphs": [1, 2], "objective": "regression"}
-    own = Artifact(folder, {"hops": 2}, {"data": "d"})
-    own.finish(**facts)
+    artifact = Artifact(folder, {"hops": 2}, {"data": "d"})
+    artifact.finish(**facts)
     manifest = json.loads((folder / MANIFEST).read_text())
     key = data.draw(st.sampled_from(sorted(manifest)))
     value = data.draw(st.sampled_from([0.73, 6, [2, 1], {}, "another", {"a": 0.73, "b": 0.67}, {"hops": 3}]))
     assume(manifest[key] != value)
-    assert read_manifest(folder)["weights"] == facts["weights"] and own.is_current()
+    assert read_manifest(folder)["weights"] == facts["weights"] and artifact.is_current()
     (folder / MANIFEST).write_text(json.dumps({**manifest, key: value}))
     with pytest.raises(DataError, match=r"manifest.json: .*Delete it and run the step that makes it again"):
         read_manifest(folder)
-    assert not own.is_current()
-    with own.building() as needed:
+    assert not artifact.is_current()
+    with artifact.building() as needed:
         assert needed and not (folder / MANIFEST).exists()
 
 

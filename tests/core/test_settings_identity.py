@@ -85,8 +85,8 @@ def test_every_other_setting_is_part_of_the_identity(made, monkeypatch):
     monkeypatch.setitem(LIBRARIES, "another", LIBRARIES["lightgbm"])
     unkeyed = {name for owner in made.__mro__ for name in UNKEYED.get(owner.__name__, "").split()}
     for name in made.model_fields.keys() - unkeyed:
-        given = {own: value for own, value in READ.get(name, {}).items() if own != name}
-        settings = made(**{own: value for own, value in given.items() if own in made.model_fields})
+        given = {field: value for field, value in READ.get(name, {}).items() if field != name}
+        settings = made(**{field: value for field, value in given.items() if field in made.model_fields})
         found = [other.identity() for other in others(settings, name) if other != settings]
         assert found and settings.identity() not in found, name
 

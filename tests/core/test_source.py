@@ -36,7 +36,7 @@ def clear():
 
 
 def digests(entries):
-    return {(entry, name): own for entry in entries for name, own in source_digests(entry).items()}
+    return {(entry, name): digest for entry in entries for name, digest in source_digests(entry).items()}
 
 
 def edit(path, old, new, *entries):

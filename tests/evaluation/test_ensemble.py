@@ -61,9 +61,9 @@ def test_a_combination_is_the_weighted_mean():
 def test_the_search_stops_at_the_best_mixture_it_saw():
     members = {name: {"valid": {"g": np.array([value])}} for name, value in (("a", 0.0), ("b", 1.0))}
     models = [["a"], ["b"]]
-    weights = search_weights(members, "raw", 3, lambda own: -abs(own["g"][0] - 0.5), models)
+    weights = search_weights(members, "raw", 3, lambda mixture: -abs(mixture["g"][0] - 0.5), models)
     assert weights == {"a": 0.5, "b": 0.5}, "a third member makes it worse"
-    weights = search_weights(members, "raw", 10, lambda own: -abs(own["g"][0] - 0.3), models)
+    weights = search_weights(members, "raw", 10, lambda mixture: -abs(mixture["g"][0] - 0.3), models)
     assert weights == pytest.approx({"a": 0.7, "b": 0.3})
 
 
@@ -139,9 +139,9 @@ def test_runs_that_differ_in_their_seed_alone_are_one_model(layout, tmp_path, rn
         "e1": {"seed": 1, "width": 8},
     }
     runs = []
-    for name, own in options.items():
+    for name, run_options in options.items():
         predictions = random_scores(layout, rng, 2.0)
-        runs.append(write_run(tmp_path / name, layout, predictions, **own))
+        runs.append(write_run(tmp_path / name, layout, predictions, **run_options))
     trained_elsewhere = read_manifest(tmp_path / "e1")
     inputs = {**trained_elsewhere["inputs"], "features": "others"}
     again = Artifact(tmp_path / "e1", trained_elsewhere["settings"], inputs)

@@ -32,17 +32,18 @@ def made(tmp_path_factory):
     for run, noise in (("one", 0.1), ("two", 3.0)):
         given = {"data": "sample", "preset": "sample", "collections": ["x", "y"], "gnn.dropout": 0}
         record_run(root / "runs" / run, str(root / "data"), "sample", given, {})
-        for name, own in features.items():
+        for name, run_features in features.items():
             slug = name.replace(":", "-")
             for folder in (f"gnn-{slug}-s0", f"gnn-{slug}-s1", f"ensemble-{slug}"):
-                scores[run, folder] = random_scores(own, rng, noise)
+                scores[run, folder] = random_scores(run_features, rng, noise)
                 seed = {"seed": int(folder[-1])} if "gnn" in folder else {"model": "ensemble"}
-                write_run(root / "runs" / run / folder, own, scores[run, folder], **seed)
-    folder, own = root / "runs/mine/trees-layout-xla-random-s0", scores["one", "gnn-layout-xla-random-s0"]
-    predictions.write_run(folder, features[XLA], own, model="trees", seed=0)
+                write_run(root / "runs" / run / folder, run_features, scores[run, folder], **seed)
+    folder = root / "runs/mine/trees-layout-xla-random-s0"
+    network_scores = scores["one", "gnn-layout-xla-random-s0"]
+    predictions.write_run(folder, features[XLA], network_scores, model="trees", seed=0)
     solution = ["ID,config_index,runtime"]
-    for name, own in features.items():
-        count = own.num_configs("test")["t"]
+    for name, run_features in features.items():
+        count = run_features.num_configs("test")["t"]
         solution += [f"{name}:t,{i},{100 + (7 * i) % count}" for i in range(count)]
     (root / "data" / "solution.csv").write_text("\n".join(solution) + "\n")
     begun = {"features/one/tile-xla": "10:00", "runs/one/gnn-tile-xla-s0": "10:15"}  # half an hour each
@@ -72,12 +73,15 @@ def test_every_number_is_as_computed_by_hand(home):
         ("mine", "trees")
     }
     row, means, squares = table.loc["one", "gnn"], {"valid": [], "test": []}, []
-    for name, own in features.items():
+    for name, run_features in features.items():
         slug = name.replace(":", "-")
         seeds = [scores["one", f"gnn-{slug}-s{seed}"] for seed in (0, 1)]
         metric = tile_score if name == "tile:xla" else kendall_tau
-        valid = [np.mean([metric(own.labels("valid")[g], s["valid"][g]) for s in seeds]) for g in ("v", "w")]
-        count = own.num_configs("test")["t"]
+        valid = [
+            np.mean([metric(run_features.labels("valid")[g], s["valid"][g]) for s in seeds])
+            for g in ("v", "w")
+        ]
+        count = run_features.num_configs("test")["t"]
         truth = 100 + (7 * np.arange(count)) % count
         places = [np.argsort(np.argsort(s["test"]["t"], kind="stable")) for s in seeds]
         means["valid"].append(np.mean(valid))
@@ -90,8 +94,8 @@ def test_every_number_is_as_computed_by_hand(home):
     assert math.isnan(row["test_error"]), "one program a collection"
     assert (row["seeds"], row["settings"], row["hours"]) == (2, "sample collections=x,y gnn.dropout=0", 1.25)
     assert table["public"].dropna().to_dict() == {("two", "ensemble"): 0.7} and table["private"].isna().all()
-    own, mine = scores["one", "gnn-layout-xla-random-s0"]["valid"], table.loc["mine", "trees"]
-    seed_zero = {g: kendall_tau(features[XLA].labels("valid")[g], own[g]) for g in own}
+    valid_scores, mine = scores["one", "gnn-layout-xla-random-s0"]["valid"], table.loc["mine", "trees"]
+    seed_zero = {g: kendall_tau(features[XLA].labels("valid")[g], valid_scores[g]) for g in valid_scores}
     assert mine[f"valid {XLA}"] == pytest.approx(np.mean([*seed_zero.values()]))
     assert math.isnan(mine["valid"]) and mine["settings"] == ""
     said = f"over 5 of the five collections: valid {row['valid']:.3f}, test {row['test']:.3f}"

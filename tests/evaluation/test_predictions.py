@@ -104,8 +104,11 @@ def test_a_constant_model_is_named(tmp_path):
     one = {"valid": {"a": np.array([0.5])}, "test": {"t": np.array([0.25])}}
     assert write_predictions(tmp_path, one) == []  # nothing to rank
     assert write_predictions(tmp_path, good()) == []
-    flat = {split: {n: np.full(len(v), 3.0) for n, v in own.items()} for split, own in good().items()}
-    total = sum(len(v) > 1 for own in flat.values() for v in own.values())
+    flat = {
+        split: {n: np.full(len(v), 3.0) for n, v in graph_scores.items()}
+        for split, graph_scores in good().items()
+    }
+    total = sum(len(v) > 1 for graph_scores in flat.values() for v in graph_scores.values())
     said = f"constant model: one prediction for all configurations of each of {total} graphs"
     assert write_predictions(tmp_path, flat) == [said]
     some = {**good(), "test": flat["test"]}

@@ -73,22 +73,22 @@ def made(features, tmp_path_factory):
     """Two members with random scores, many of them equal, and their ensemble, for every collection."""
     root, rng = tmp_path_factory.mktemp("models"), np.random.default_rng(1)
     for c in COLLECTIONS:
-        own = Features(features / "features" / c.slug)
+        stored_features = Features(features / "features" / c.slug)
         runs = []
         for model in MODELS:
-            splits = {split: own.num_configs(split) for split in ("valid", "test")}
+            splits = {split: stored_features.num_configs(split) for split in ("valid", "test")}
             scores = {
                 split: {name: rng.integers(0, 4, count).astype(float) for name, count in counts.items()}
                 for split, counts in splits.items()
             }
             folder = root / "runs" / f"{model}-{c.slug}-s0"
             write_predictions(folder, scores)
-            valid = collection_score(c.kind, own.labels("valid"), scores["valid"])
+            valid = collection_score(c.kind, stored_features.labels("valid"), scores["valid"])
             facts = {"collection": c.name, "model": model, "seed": 0}
-            Artifact(folder, facts, {"data": own.data}).finish([PREDICTIONS], valid=valid)
+            Artifact(folder, facts, {"data": stored_features.data}).finish([PREDICTIONS], valid=valid)
             runs.append(str(folder))
         folder = root / "made" / f"ensemble-{c.slug}"
-        build_ensemble(EnsembleSettings(features=str(own.folder), runs=runs, folder=str(folder)))
+        build_ensemble(EnsembleSettings(features=str(stored_features.folder), runs=runs, folder=str(folder)))
     return root
 
 
@@ -129,14 +129,14 @@ def test_the_table_is_what_the_metrics_give(submitted, features):
     solution = read_solution(features / "data" / "solution.csv")
     for c in COLLECTIONS:
         metric = tile_score if c.kind == "tile" else ranking_tau
-        own = Features(features / "features" / c.slug)
+        stored_features = Features(features / "features" / c.slug)
         ensemble = tmp_path / "made" / f"ensemble-{c.slug}"
         runs = [*(tmp_path / "runs" / f"{model}-{c.slug}-s0" for model in MODELS), ensemble]
         rules = read_manifest(ensemble)["baselines"].values()
         runs = [*(Path(rule["folder"]) for rule in rules), *runs]
         for run, (_, row) in zip(runs, table[table["collection"] == c.name].iterrows(), strict=True):
             scores = read_predictions(run)
-            valid = [metric(own.graph("valid", g).file_runtime, scores["valid"][g]) for g in "vw"]
+            valid = [metric(stored_features.graph("valid", g).file_runtime, scores["valid"][g]) for g in "vw"]
             test = []
             for graph in "tu":  # the order that a submission would list, equal scores in file order
                 score = scores["test"][graph]
@@ -146,7 +146,7 @@ def test_the_table_is_what_the_metrics_give(submitted, features):
             for split, values in (("valid", valid), ("test", test)):
                 wanted = [np.mean(values), min(values), max(values)]
                 assert list(row[[split, f"{split}_min", f"{split}_max"]]) == pytest.approx(wanted)
-            labels = {"valid": {g: own.graph("valid", g).file_runtime for g in "vw"}}
+            labels = {"valid": {g: stored_features.graph("valid", g).file_runtime for g in "vw"}}
             labels["test"] = {g: solution[f"{c.name}:{g}"] for g in "tu"}
             for split, runtimes in labels.items() if c.kind == "tile" else ():
                 first = [runtime[np.argmin(scores[split][g])] for g, runtime in runtimes.items()]
@@ -211,8 +211,8 @@ def test_scores_are_recorded_by_distance_to_the_nearest_train_graph(
         )
         assert near < far
         rows = [row for row in record["distances"] if row["collection"] == c.name]
-        own = table.get(c.name) or read_manifest(tmp_path / "made" / f"ensemble-{c.slug}")["valid"]
-        scores = {name.rpartition(":")[2]: score for name, score in own["per_graph"].items()}
+        valid = table.get(c.name) or read_manifest(tmp_path / "made" / f"ensemble-{c.slug}")["valid"]
+        scores = {name.rpartition(":")[2]: score for name, score in valid["per_graph"].items()}
         common = {"split": split, "collection": c.name, "graphs": 1}
         assert rows == [
             {**common, "part": part, "smallest": distance, "largest": distance, "score": scores[name]}
@@ -306,6 +306,6 @@ def test_all_metrics_of_every_model_stand_beside_the_competition_s(submitted):
         assert {"network", "ensemble"} < {*table.index} and [*table.columns] == [*ALL_METRICS]
         for model, row in table.iterrows():
             words = scores["model"].replace(MODEL_WORDS)
-            own = scores[(scores["collection"] == c.name) & (words == model)]["valid"]
-            assert own.mean() == pytest.approx(1 - row["top_5_error"] if c.kind == "tile" else row["tau"])
+            valid = scores[(scores["collection"] == c.name) & (words == model)]["valid"]
+            assert valid.mean() == pytest.approx(1 - row["top_5_error"] if c.kind == "tile" else row["tau"])
             assert row["opa_ties_wrong"] <= row["opa"] and row["top_100_error"] <= row["top_1_error"]

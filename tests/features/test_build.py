@@ -251,7 +251,7 @@ def test_hops_decide_which_nodes_stay_and_nothing_else(tmp_path, hops, nodes):
     root = write_data_root(tmp_path, "layout:xla:random")
     settings = FeatureSettings(data_root=str(root), merge_duplicates=False)
     program, *_ = settings.programs()
-    graph, whole = (build_graph(program, settings.replace(hops=own))[0] for own in (hops, -1))
+    graph, whole = (build_graph(program, settings.replace(hops=hop_limit))[0] for hop_limit in (hops, -1))
     assert graph.num_nodes == nodes
     np.testing.assert_array_equal(graph.node_opcode[graph.config_index], 34)
     feat = layout_arrays(seed=sum(b"a"))["node_config_feat"]

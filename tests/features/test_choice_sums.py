@@ -23,8 +23,8 @@ def test_sums_are_those_of_plain_loops(seed, width):
     nodes, roles = rng.integers(0, num_nodes, (items, width)), rng.integers(0, 3, (items, width))
     table = rng.integers(0, 10**9, (items, 300, 2)).astype(float)
 
-    def terms(item, own):
-        return table[item, own.sum(1) % 300]
+    def terms(item, layout_codes):
+        return table[item, layout_codes.sum(1) % 300]
 
     states = LayoutStates(factorise(codes), tensor_positions(nodes, roles))
     sums = states.sum(terms(states.item, states.codes))

@@ -32,8 +32,8 @@ def pairs_of(node_feat, node_opcode, edge_index, through):
     return copy_pairs(node_feat, node_opcode, edge_index, ids, tensors, through), ids, tensors
 
 
-def with_pairs(own, pairs, axes):
-    return replace(own, pairs=pairs, pair_axes=axes)
+def with_pairs(tensor_graph, pairs, axes):
+    return replace(tensor_graph, pairs=pairs, pair_axes=axes)
 
 
 def as_set(pairs):
@@ -85,21 +85,23 @@ def random_graph(seed):
     return graph(program.module)
 
 
-def reference(own, settings):
+def reference(tensor_graph, settings):
     """The features of one configuration (K, 3) by the words of features/README.md."""
     copies = elements = size = both = half = 0
-    for (first, second, role), axes in zip(own.pairs.tolist(), own.pair_axes.tolist(), strict=True):
-        producer = own.layouts[settings[first, 0]].tolist()
-        consumer = own.layouts[settings[second, role]].tolist()
+    for (first, second, role), axes in zip(
+        tensor_graph.pairs.tolist(), tensor_graph.pair_axes.tolist(), strict=True
+    ):
+        producer = tensor_graph.layouts[settings[first, 0]].tolist()
+        consumer = tensor_graph.layouts[settings[second, role]].tolist()
         producer = [axis for axis in producer if axis >= 0]
         consumer = [axes[axis] for axis in consumer if axis >= 0]
         if producer and consumer:
             both += 1
             if any(a != b for a, b in zip(producer, consumer, strict=False)):
                 copies += 1
-                volume = prod(length for length in own.tensor_sizes[second, role].tolist() if length)
+                volume = prod(length for length in tensor_graph.tensor_sizes[second, role].tolist() if length)
                 elements += volume
-                size += volume * int(own.tensor_bytes[second, role])
+                size += volume * int(tensor_graph.tensor_bytes[second, role])
         elif producer or consumer:
             half += 1
     return copies, log1p(elements), log1p(size), copies / both if both else 0, half
@@ -122,11 +124,11 @@ def test_files_give_the_pairs_and_features_of_plain_loops(path):
     (pairs, axes), ids, tensors = pairs_of(*arrays, through=3)
     assert (ids == np.sort(file.node_config_ids)).all()
     assert as_set(pairs) == walk(*arrays, ids, tensors, through=3)
-    own = graph_of_tensors(tensors.dims, tensors.element_bytes, file.layouts, file.choices)
-    own = with_pairs(own, pairs, axes)
+    tensor_graph = graph_of_tensors(tensors.dims, tensors.element_bytes, file.layouts, file.choices)
+    tensor_graph = with_pairs(tensor_graph, pairs, axes)
     codes = file.choices.layout_codes()
-    wanted = [reference(own, config) for config in codes[:10]]
-    np.testing.assert_allclose(copy_features(own)[0][:10], wanted, rtol=1e-6)
+    wanted = [reference(tensor_graph, config) for config in codes[:10]]
+    np.testing.assert_allclose(copy_features(tensor_graph)[0][:10], wanted, rtol=1e-6)
 
 
 def random_pairs(rng, count):
@@ -141,15 +143,15 @@ def test_features_are_those_of_plain_loops_whatever_the_order(seed):
     codes = rng.integers(0, len(LAYOUTS), (9, 6, 3)).astype(np.uint8)
     codes[7] = codes[1]
     sizes, element_bytes = rng.integers(1, 15, (6, 3, 6)), rng.integers(1, 5, (6, 3))
-    own = graph_of_tensors(sizes, element_bytes, LAYOUTS, factorise(codes))
-    own = with_pairs(own, *random_pairs(rng, int(rng.integers(0, 20))))
-    values, names = copy_features(own)
+    tensor_graph = graph_of_tensors(sizes, element_bytes, LAYOUTS, factorise(codes))
+    tensor_graph = with_pairs(tensor_graph, *random_pairs(rng, int(rng.integers(0, 20))))
+    values, names = copy_features(tensor_graph)
     assert names == list(COPY_NAMES)
     assert values.dtype == np.float32
-    np.testing.assert_allclose(values, [reference(own, config) for config in codes], rtol=1e-6)
+    np.testing.assert_allclose(values, [reference(tensor_graph, config) for config in codes], rtol=1e-6)
     assert (values[7] == values[1]).all()
     order = rng.permutation(len(codes))
-    assert (copy_features(replace(own, choices=factorise(codes[order])))[0] == values[order]).all()
+    assert (copy_features(replace(tensor_graph, choices=factorise(codes[order])))[0] == values[order]).all()
 
 
 def test_a_transpose_renames_the_axes():
@@ -165,6 +167,6 @@ def test_a_transpose_renames_the_axes():
     copied = []
     for first, second in ((0, 1), (0, 0), (1, 0), (2, 0)):
         choices = factorise(np.array([[[first, 0, 0], [0, second, 0]]]))
-        own = graph_of_tensors(tensors.dims, tensors.element_bytes, layouts, choices)
-        copied.append(copy_features(with_pairs(own, pairs, axes))[0][0, 0])
+        tensor_graph = graph_of_tensors(tensors.dims, tensors.element_bytes, layouts, choices)
+        copied.append(copy_features(with_pairs(tensor_graph, pairs, axes))[0][0, 0])
     assert copied == [0, 1, 0, 1]  # the consumer's axes 1, 0 are the producer's 2, 0

@@ -30,10 +30,10 @@ def test_networks_of_other_settings_do_not_take_each_others_reach(structure, see
     for options in ({}, {"pair_edges": False}, {"whole_graph": True}, {"joins_nodes": True}):
         for layers in (1, 2):
             graphs = shared, make_graph(structure, seed)
-            own, fresh = (
+            reused, fresh = (
                 PreparedGraph(graph, *scalers, **options).states(np.arange(shared.num_configs), layers)
                 for graph in graphs
             )
-            for one, other in zip(own, fresh, strict=True):
+            for one, other in zip(reused, fresh, strict=True):
                 np.testing.assert_array_equal(one.set_index, other.set_index)
                 np.testing.assert_array_equal(one.itself, other.itself)

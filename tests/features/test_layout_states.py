@@ -32,8 +32,8 @@ def test_sums_are_those_of_plain_loops(seed):
     wanted_sums = [sum(table[wanted.index((n, *config[n].tolist()))] for n in range(3)) for config in codes]
     np.testing.assert_array_equal(states.sum(table), wanted_sums)
     for number, config in enumerate(codes):
-        own = [wanted.index((n, *config[n].tolist())) for n in range(3)]
-        assert set(states.class_index[own]) == set(states.classes.index[:, number])
+        item_states = [wanted.index((n, *config[n].tolist())) for n in range(3)]
+        assert set(states.class_index[item_states]) == set(states.classes.index[:, number])
 
 
 def test_items_of_the_same_groups_share_their_classes():

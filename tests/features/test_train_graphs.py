@@ -30,11 +30,11 @@ class Folder:
 
 
 def test_a_program_that_is_valid_anywhere_is_trained_on_nowhere():
-    own = Folder({"a": [1, 2], "b": [1, 2], "both": [1, 2]}, valid=["both", "c"])
+    main_folder = Folder({"a": [1, 2], "b": [1, 2], "both": [1, 2]}, valid=["both", "c"])
     other = Folder({"a": [3, 4], "c": [1, 2], "d": [1, 2]}, valid=["b"])
-    assert trainable({"": own, "other": other}) == ["a", "other/a", "other/d"]
-    assert trainable({"own": own, "other": other}) == ["own/a", "other/a", "other/d"]
-    assert trainable({"": own}) == ["a", "b"]
+    assert trainable({"": main_folder, "other": other}) == ["a", "other/a", "other/d"]
+    assert trainable({"own": main_folder, "other": other}) == ["own/a", "other/a", "other/d"]
+    assert trainable({"": main_folder}) == ["a", "b"]
     assert trainable({"": other}) == ["a", "c", "d"]
 
 

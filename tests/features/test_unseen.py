@@ -20,10 +20,10 @@ def test_they_are_built_with_the_settings_of_the_folder(tmp_path):
     assert unseen.names("test") == ["t", "new"] and unseen.names("train") == []
     assert unseen.num_configs("test") == {"t": 8, "new": 8}
     assert (unseen.recipe["fingerprint"], unseen.collection) == (stored.fingerprint, stored.collection)
-    own, again = stored.graph("test", "t"), unseen.graph("test", "t")
-    arrays = {field: value for field, value in vars(own).items() if isinstance(value, np.ndarray)}
-    arrays |= {"config_feat": own.config_feat, "config_row": own.config_row}
-    np.testing.assert_array_equal(own.choices.layout_codes(), again.choices.layout_codes())
+    stored_graph, again = stored.graph("test", "t"), unseen.graph("test", "t")
+    arrays = {field: value for field, value in vars(stored_graph).items() if isinstance(value, np.ndarray)}
+    arrays |= {"config_feat": stored_graph.config_feat, "config_row": stored_graph.config_row}
+    np.testing.assert_array_equal(stored_graph.choices.layout_codes(), again.choices.layout_codes())
     for field, value in arrays.items():
         np.testing.assert_array_equal(value, getattr(again, field), err_msg=field)
     assert unseen.graph("test", "new").file_runtime.min() > 0

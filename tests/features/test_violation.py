@@ -64,11 +64,16 @@ def reference(tensors, kinds, layouts, codes, defaults):
     """The features of one configuration (K, 3) by the words of features/README.md: {name: value}."""
     weights = {"bytes": [], "work": []}
     for dims, known, element_bytes in zip(tensors.dims, tensors.known, tensors.element_bytes, strict=True):
-        sizes = [prod(own[own > 0].tolist()) if k else 0 for own, k in zip(dims, known, strict=True)]
+        sizes = [
+            prod(lengths[lengths > 0].tolist()) if k else 0 for lengths, k in zip(dims, known, strict=True)
+        ]
         weights["bytes"].append(sum(size * int(b) for size, b in zip(sizes, element_bytes, strict=True)))
         weights["work"].append(sqrt(prod(sizes)) if known.all() else sizes[0])
     # in units of 2**-36 of the largest
-    weights = {k: [ceil(value / max(*own, 1) * 2**36) for value in own] for k, own in weights.items()}
+    weights = {
+        k: [ceil(value / max(*tensor_weights, 1) * 2**36) for value in tensor_weights]
+        for k, tensor_weights in weights.items()
+    }
     rows = []
     for node, role in np.ndindex(codes.shape):
         if not tensors.known[node, role] or tensors.rank[node, role] == 0:
@@ -96,7 +101,7 @@ def reference(tensors, kinds, layouts, codes, defaults):
                 "padded": prod(padded),
                 "bytes": prod(padded) * int(tensors.element_bytes[node, role]),
                 "padding": prod(padded) / prod(sizes),
-                **{f"node_{name}": own[node] for name, own in weights.items()},
+                **{f"node_{name}": tensor_weights[node] for name, tensor_weights in weights.items()},
             }
         )
 

@@ -167,12 +167,12 @@ def test_a_room_imports_only_the_rooms_before_it():
         found = {path.parent.name for path in MODULES[parent].parent.glob("*/__init__.py")}
         assert found <= {*rooms}, f"{parent}: {found - {*rooms}} is not in ROOMS"
         for module in MODULES:
-            own = module.removeprefix(f"{parent}.").split(".")[0]
+            module_room = module.removeprefix(f"{parent}.").split(".")[0]
             for other in (
-                imports(module, at_import=True) if module.startswith(parent) and own in rooms else ()
+                imports(module, at_import=True) if module.startswith(parent) and module_room in rooms else ()
             ):
                 room = other.removeprefix(f"{parent}.").split(".")[0]
-                later = rooms[rooms.index(own) + 1 :]
+                later = rooms[rooms.index(module_room) + 1 :]
                 assert not other.startswith(f"{parent}.") or room not in later, f"{module} imports {other}"
 
 
@@ -204,7 +204,11 @@ def test_no_public_name_is_defined_in_two_modules_of_a_shelf():
     for module in MODULES:
         for name in public_names(module):
             found[shelf(module), name].append(module)
-    twice = [f"{name}: {', '.join(own)}" for (_, name), own in found.items() if len(own) > 1]
+    twice = [
+        f"{name}: {', '.join(defining_modules)}"
+        for (_, name), defining_modules in found.items()
+        if len(defining_modules) > 1
+    ]
     assert not twice, "\n".join(twice)
 
 
@@ -293,7 +297,12 @@ def test_a_compiled_function_calls_compiled_functions_of_its_own_file_alone():
         }
     assert sum(map(len, compiled.values())) > 10
     for module, functions in compiled.items():
-        others = {name for other, own in compiled.items() if other != module for name in own} - {*functions}
+        others = {
+            name
+            for other, compiled_functions in compiled.items()
+            if other != module
+            for name in compiled_functions
+        } - {*functions}
         for function in functions.values():
             called = {
                 node.func.id

@@ -366,8 +366,8 @@ def test_workflows_and_hooks_name_commands_that_exist():
             assert words[1] in PHONY, words
         elif words[0] != "python":
             assert os.access(ROOT / words[0], os.X_OK), words
-    (own,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     needed = re.findall(r'"(\w+)>=', (ROOT / "pyproject.toml").read_text())
-    hooks = [hook["entry"].split()[0] for hook in own["hooks"]]
+    hooks = [hook["entry"].split()[0] for hook in repository["hooks"]]
     assert hooks == [f".venv/bin/{name}" for name in ("ruff", "ruff", "nbstripout")]
     assert {"ruff", "nbstripout", "mypy"} <= set(needed)

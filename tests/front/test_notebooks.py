@@ -136,8 +136,8 @@ def test_by_default_a_notebook_writes_to_no_folder_of_a_run():
     assert "runs/sample/gnn-layout-xla-random-s0" in made and "submissions/sample.csv" in made
     for path in NOTEBOOKS:
         settings = settings_class(path)()
-        own = {getattr(settings, "csv", ""), *written(settings)}
-        assert not made & own, path.stem
+        outputs = {getattr(settings, "csv", ""), *written(settings)}
+        assert not made & outputs, path.stem
 
 
 def written(settings):

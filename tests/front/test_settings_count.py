@@ -13,8 +13,8 @@ MOST = 190
 
 def every_class(base=Settings):
     """Return the settings classes of the source, subclasses of subclasses included."""
-    found = {own for each in base.__subclasses__() for own in {each} | every_class(each)}
-    return {own for own in found if own.__module__.startswith("fastslow")}
+    found = {subclass for each in base.__subclasses__() for subclass in {each} | every_class(each)}
+    return {subclass for subclass in found if subclass.__module__.startswith("fastslow")}
 
 
 def test_there_are_few_settings():
@@ -24,10 +24,12 @@ def test_there_are_few_settings():
             if module.name.rpartition(".")[2] != "__main__":
                 import_module(module.name)
     declared = {}
-    for own in every_class():
-        bases = [base for base in own.__bases__ if issubclass(base, Settings) and base is not Settings]
+    for settings_class in every_class():
+        bases = [
+            base for base in settings_class.__bases__ if issubclass(base, Settings) and base is not Settings
+        ]
         inherited = {name for base in bases for name in base.model_fields}
-        declared[own.__qualname__] = sorted({*own.model_fields} - inherited)
+        declared[settings_class.__qualname__] = sorted({*settings_class.model_fields} - inherited)
     lines = [f"{name} ({len(fields)}): {', '.join(fields)}" for name, fields in sorted(declared.items())]
     total = sum(map(len, declared.values()))
     assert total <= MOST, f"{total} settings, at most {MOST} wanted:\n" + "\n".join(lines)

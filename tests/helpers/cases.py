@@ -33,9 +33,9 @@ def cases(names, table, **made):
             for number, row in enumerate(rows):
                 values = dict(zip(names, row, strict=True))
                 shown = {name: repr(value)[:200] for name, value in values.items()}
-                with given["subtests"].test(f"row {number}", **shown), _row(number, given, made) as own:
-                    own |= values
-                    test(**{name: own[name] for name in _parameters(test)})
+                with given["subtests"].test(f"row {number}", **shown), _row(number, given, made) as arguments:
+                    arguments |= values
+                    test(**{name: arguments[name] for name in _parameters(test)})
 
         run.__signature__ = inspect.Signature([*fixtures.values()])
         return run
@@ -50,17 +50,17 @@ def _parameters(function):
 @contextlib.contextmanager
 def _row(number, fixtures, made):
     with contextlib.ExitStack() as stack:
-        own = dict(fixtures)
-        if "tmp_path" in own:
-            own["tmp_path"] = own["tmp_path"] / f"row{number}"
-            own["tmp_path"].mkdir()
-        if "capsys" in own:
-            own["capsys"].readouterr()
-        if "monkeypatch" in own:
-            own["monkeypatch"] = stack.enter_context(own["monkeypatch"].context())
+        arguments = dict(fixtures)
+        if "tmp_path" in arguments:
+            arguments["tmp_path"] = arguments["tmp_path"] / f"row{number}"
+            arguments["tmp_path"].mkdir()
+        if "capsys" in arguments:
+            arguments["capsys"].readouterr()
+        if "monkeypatch" in arguments:
+            arguments["monkeypatch"] = stack.enter_context(arguments["monkeypatch"].context())
         for name, make in made.items():
-            value = make(**{argument: own[argument] for argument in _parameters(make)})
+            value = make(**{argument: arguments[argument] for argument in _parameters(make)})
             if inspect.isgenerator(value):
                 value = stack.enter_context(contextlib.contextmanager(lambda value=value: value)())
-            own[name] = value
-        yield own
+            arguments[name] = value
+        yield arguments

@@ -153,7 +153,7 @@ def build_sample(folder, collection, hops=1, count=1, **programs):
         source = collection.folder(ROOT / "data" / "sample", split)
         for path in programs.get(split) or sorted(source.glob("*.npz"))[:count]:
             shutil.copy(path, target)
-    own = {"hops": hops} if collection.kind == "layout" else {}
+    hops_setting = {"hops": hops} if collection.kind == "layout" else {}
     where = {"data_root": str(folder / "data"), "folder": str(folder / "features" / collection.slug)}
-    build_features(FeatureSettings(collection=collection.name, workers=1, **where, **own))
+    build_features(FeatureSettings(collection=collection.name, workers=1, **where, **hops_setting))
     return folder / "features" / collection.slug

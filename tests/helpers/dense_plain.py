@@ -43,8 +43,8 @@ def dense_plain_states(p, layers, graph, node_scaler, configs, edge_index, joine
         x = torch.cat([x, joined[:, None].expand(-1, x.shape[1], -1)], -1)
     if layers.block == "residual":
         for number in (0, 2):
-            own = trunk[f"encode.{number}.weight"], trunk[f"encode.{number}.bias"]
-            x = linear(x, *own)
+            encoder = trunk[f"encode.{number}.weight"], trunk[f"encode.{number}.bias"]
+            x = linear(x, *encoder)
             x = x if number and layers.convolution.startswith("mlp_gcn") else leaky_relu(x, SLOPE)
     if layers.input_attention:
         x = dense_input_attention(x, edge_index, sub(trunk, "attend."))
@@ -62,10 +62,10 @@ def dense_input(graph, node_scaler, configs, p) -> tuple[Tensor, Tensor]:
             for role, code in enumerate(graph.choices.layout_codes()[config, k]):
                 layouts[c, node, role] = 100 * (graph.layouts[code].astype(float) + 1) / 6
     layouts = torch.from_numpy(layouts).flatten(2)
-    own = torch.from_numpy((graph.node_feat[:, node_columns.LAYOUT] + 1) / 6).double()
+    node_layout = torch.from_numpy((graph.node_feat[:, node_columns.LAYOUT] + 1) / 6).double()
     numeric = torch.from_numpy(node_scaler.transform(expand_nodes(graph))).double()
     opcode = p["opcode.weight"][torch.from_numpy(graph.node_opcode.astype(int))]
-    node = torch.cat([numeric, own, opcode], -1)
+    node = torch.cat([numeric, node_layout, opcode], -1)
     return torch.cat([layouts, node.expand(len(configs), -1, -1)], -1), layouts
 
 

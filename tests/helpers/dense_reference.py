@@ -105,8 +105,8 @@ def dense_input(graph: Graph, node_scaler: Scaler, configs, p: Parameters) -> tu
         for k, node in enumerate(graph.config_index):
             for role, code in enumerate(graph.choices.layout_codes()[config, k]):
                 values[c, node, role] = graph.layouts[code]
-                own = graph.tensor_sizes[k, role], graph.layouts[code], graph.default_layouts[k, role]
-                tiling[c, node, role] = tiling_features(*own)
+                tensor = graph.tensor_sizes[k, role], graph.layouts[code], graph.default_layouts[k, role]
+                tiling[c, node, role] = tiling_features(*tensor)
     embed = p["layout.weight"]
     node_layout = torch.from_numpy(graph.node_feat[:, node_columns.LAYOUT].astype(int) + 2)
     numeric = torch.from_numpy(node_scaler.transform(expand_nodes(graph))).double()
@@ -137,8 +137,8 @@ def dense_states(network: RankingNetwork, graph: Graph, scaler: Scaler, configs,
     x, config = dense_input(graph, scaler, configs, sub(p, "trunk."))
     layers, edges = network.architecture, dense_edges(graph)[edges]
     for number, block in enumerate(network.trunk.blocks):
-        own = sub(p, f"trunk.blocks.{number}.")
-        x = dense_block(x, config, edges, own, block.norm.eps, layers, *over)
+        block_parameters = sub(p, f"trunk.blocks.{number}.")
+        x = dense_block(x, config, edges, block_parameters, block.norm.eps, layers, *over)
     return x
 
 

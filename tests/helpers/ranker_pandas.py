@@ -66,7 +66,9 @@ def node_table(graph: Graph) -> list[dict]:
                 "bytes": [int(size) for size in graph.tensor_bytes[position]],
                 "feat": graph.node_feat[node],
                 "flops": flops(opcode_name(graph.node_opcode[node]), dims, graph.node_feat[node]),
-                "defaults": [[int(a) for a in own if a >= 0] for own in graph.default_layouts[position]],
+                "defaults": [
+                    [int(a) for a in layout if a >= 0] for layout in graph.default_layouts[position]
+                ],
                 "paired": [(position, role) in paired for role in range(3)],
             }
         )
@@ -175,13 +177,13 @@ def tensor_sums(nodes: list[dict], layouts: list, chosen: pd.DataFrame) -> pd.Da
     """Sum what depends on one tensor and its layout, one row per configuration."""
     parts = []
     for kind in KINDS:
-        own = chosen[chosen["node"].isin([i for i, node in enumerate(nodes) if node["kind"] == kind])]
+        kind_rows = chosen[chosen["node"].isin([i for i, node in enumerate(nodes) if node["kind"] == kind])]
         for role, name in enumerate(ROLES[: 2 if kind == "reshape" else 3]):
 
             def terms(node: int, code: int, role=role) -> dict | None:
                 return tensor_terms(nodes[node], role, layouts[code])
 
-            parts.append(sum_distinct(own, ["node", name], terms).add_prefix(f"{kind}_{name}_"))
+            parts.append(sum_distinct(kind_rows, ["node", name], terms).add_prefix(f"{kind}_{name}_"))
     return pd.concat(parts, axis=1)
 
 

@@ -48,7 +48,11 @@ def write_run(folder, features, scores, collection=None, data=None, **settings):
 
 def overwrite_predictions(folder, scores):
     """Put any predictions into a run folder, also those that no model may write."""
-    arrays = {f"{split}/{name}": values for split, own in scores.items() for name, values in own.items()}
+    arrays = {
+        f"{split}/{name}": values
+        for split, graph_scores in scores.items()
+        for name, values in graph_scores.items()
+    }
     write_arrays(folder / PREDICTIONS, arrays)
     reseal(folder, PREDICTIONS)
 

@@ -183,12 +183,14 @@ SCATTER = {"update_window_dims": [1], "inserted_window_dims": [0], "scatter_dims
 @cases("fill", [0, -1])
 def test_dimension_numbers_and_operands_in_the_extra_features(fill, opcode, dims, operands, fields, more):
     program = Program()
-    nodes = [program.add("parameter", own) for own in operands]
+    nodes = [program.add("parameter", operand_dims) for operand_dims in operands]
     row = extra_of(program, program.add(opcode, dims, nodes, **fields, **more), fill)
     lists = {
-        f"{kind}_{name}": own for kind, numbers in fields.items() for name, own in numbers.items()
+        f"{kind}_{name}": dimensions
+        for kind, numbers in fields.items()
+        for name, dimensions in numbers.items()
     } | more
-    lists |= {f"operand_{n}_shape": own for n, own in enumerate([*operands, (), ()][:3])}
+    lists |= {f"operand_{n}_shape": shape for n, shape in enumerate([*operands, (), ()][:3])}
     if opcode != "gather":
         lists |= {"gather_offset_dims": [], "gather_index_vector_dim": fill}
     for name, values in lists.items():

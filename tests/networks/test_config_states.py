@@ -115,11 +115,11 @@ def test_a_part_has_the_states_of_its_nodes_and_of_those_they_depend_on(structur
     levels, each, number = part.states(choices.values), np.arange(len(structure[3]))[:, None], None
     assert len(levels) == (4 if num_layers is None else num_layers + 1)
     assert np.array_equal(part.nodes[-1], nodes)
-    for level, other, own in zip(levels, whole, part.nodes, strict=False):
+    for level, other, node_ids in zip(levels, whole, part.nodes, strict=False):
         below, number = number, np.full(len(level), -1)
-        table = level.state(np.arange(len(own)), each)
-        number[table] = other.state(own, each)
-        assert np.array_equal(number[table], other.state(own, each)) and len(set(number)) == len(number)
+        table = level.state(np.arange(len(node_ids)), each)
+        number[table] = other.state(node_ids, each)
+        assert np.array_equal(number[table], other.state(node_ids, each)) and len(set(number)) == len(number)
         if below is None:
             assert level.itself is level.operands is level.users is None
             continue

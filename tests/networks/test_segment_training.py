@@ -194,13 +194,13 @@ def test_a_configuration_that_was_never_written_weighs_the_live_segment_more():
     others = np.setdiff1d(np.arange(4), example.live)
     written = table.written[rows[others]]
     assert written[:, :2].all() and not written.all()
-    own = torch.randn(3, network.head.readout.channels, dtype=torch.float64)
-    stored = np.zeros(own.shape)
+    live_sums = torch.randn(3, network.head.readout.channels, dtype=torch.float64)
+    stored = np.zeros(live_sums.shape)
     for segment, there in zip(others, written, strict=True):
         stored += np.where(there[:, None], table.sums[rows[segment]], 0)
     weight = torch.from_numpy(1 + 3 - written.sum(0))[:, None]
-    wanted = weight * own + torch.from_numpy(stored)
-    found = segments._add_stored(example, own, torch.zeros(1, 2, 8))
+    wanted = weight * live_sums + torch.from_numpy(stored)
+    found = segments._add_stored(example, live_sums, torch.zeros(1, 2, 8))
     torch.testing.assert_close(found, wanted)
 
 
@@ -223,12 +223,12 @@ def test_left_out_segments_weigh_the_live_one_as_published():
     table = segments.tables["graph"]
     used = example.kept.copy()
     used[example.live] = False
-    own = torch.randn(6, network.head.readout.channels, dtype=torch.float64)
+    live_sums = torch.randn(6, network.head.readout.channels, dtype=torch.float64)
     rows = segments.graph("graph").rows(HALO, all_configs(graph))
     stored = sum((table.sums[rows[j]] for j in np.flatnonzero(used)), 0)
-    wanted = own * (count - used.sum()) + torch.as_tensor(stored)
+    wanted = live_sums * (count - used.sum()) + torch.as_tensor(stored)
     torch.testing.assert_close(
-        segments._add_stored(example, own, torch.zeros(0, 2, 1)), wanted, rtol=1e-5, atol=1e-5
+        segments._add_stored(example, live_sums, torch.zeros(0, 2, 1)), wanted, rtol=1e-5, atol=1e-5
     )
 
 
@@ -253,7 +253,7 @@ def test_a_step_holds_its_segment_and_halo_alone():
     small, large = (
         make_segments(network, ring(size), segment_training="gst+e", segment_nodes=4) for size in (24, 240)
     )
-    sizes = [len(own.example("graph", np.arange(6), 0).batch.numeric) for own in (small, large)]
+    sizes = [len(segments.example("graph", np.arange(6), 0).batch.numeric) for segments in (small, large)]
     assert sizes == [8, 8]  # two nodes of halo on each side
 
 

@@ -397,9 +397,15 @@ def test_a_step_draws_other_configurations_or_takes_all(
     made, losses = [], []
     batch, loss = PreparedGraph.batch, training.graph_loss
     monkeypatch.setattr(
-        PreparedGraph, "batch", lambda own, drawn, *others: made.append(drawn) or batch(own, drawn, *others)
+        PreparedGraph,
+        "batch",
+        lambda prepared, drawn, *others: made.append(drawn) or batch(prepared, drawn, *others),
     )
-    monkeypatch.setattr(training, "graph_loss", lambda own: losses.append(len(own.runtime)) or loss(own))
+    monkeypatch.setattr(
+        training,
+        "graph_loss",
+        lambda graph_batch: losses.append(len(graph_batch.runtime)) or loss(graph_batch),
+    )
     training.run_epoch()
     training.run_epoch()
     assert losses == [drawn] * 4

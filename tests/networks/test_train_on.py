@@ -51,7 +51,7 @@ def features_of(folder, collection):
 
 def script_valid(monkeypatch, scores):
     """Let evaluations on valid give these scores by collection, one after the other."""
-    remaining = {collection.slug: iter(own) for collection, own in scores.items()}
+    remaining = {collection.slug: iter(valid_scores) for collection, valid_scores in scores.items()}
     slug, predict = None, Validation.predict
 
     def predicted(self, *args):
@@ -71,9 +71,12 @@ def test_every_collection_gets_a_run_that_is_best_on_its_valid(folder, tmp_path,
     settings = settings_of(folder, OWN, FOREIGN).replace(evaluate_every=1, average_last=0)
     runs = [str(tmp_path / "own"), str(tmp_path / "foreign")]
     training = train_gnn(settings.replace(runs=runs, folder=str(tmp_path / "training")))
-    own, foreign = (read_manifest(run) for run in runs)
-    assert own["settings"]["collection"] == OWN.name and foreign["settings"]["collection"] == FOREIGN.name
-    assert (own["valid"]["weights"], foreign["valid"]["weights"]) == ("epoch 2", "epoch 1")
+    own_manifest, foreign = (read_manifest(run) for run in runs)
+    assert (
+        own_manifest["settings"]["collection"] == OWN.name
+        and foreign["settings"]["collection"] == FOREIGN.name
+    )
+    assert (own_manifest["valid"]["weights"], foreign["valid"]["weights"]) == ("epoch 2", "epoch 1")
     assert training["valid"] == {
         "mean": pytest.approx(0.25),
         "weights": "epoch 2, epoch 1",

@@ -85,14 +85,14 @@ def slow_list(problem, weights):
                 inputs = [finish[p] + transfer[p] * (device[units[p]] != d) for p in producers]
                 start.append(max([free[d], *inputs]))
             fits = [d for d in devices if left[d] >= memory[unit]]
-            own = [device[unit]] if unit in device else fits or [0]
-            first = weights[0] * min(start[d] for d in own) / bound
+            allowed = [device[unit]] if unit in device else fits or [0]
+            first = weights[0] * min(start[d] for d in allowed) / bound
             entries.append(
-                (first - weights[1] * graph.upward_rank[node] / graph.critical_path, node, start, own)
+                (first - weights[1] * graph.upward_rank[node] / graph.critical_path, node, start, allowed)
             )
-        _, node, start, own = min(entries, key=lambda e: (e[0], -graph.upward_rank[e[1]], e[1]))
+        _, node, start, allowed = min(entries, key=lambda e: (e[0], -graph.upward_rank[e[1]], e[1]))
         unit = units[node]
-        chosen = min(own, key=lambda d: (cost(unit, d, start[d]), d))
+        chosen = min(allowed, key=lambda d: (cost(unit, d, start[d]), d))
         if unit not in device:
             left[chosen] -= memory[unit]
         device[unit] = chosen
@@ -108,8 +108,8 @@ def test_the_list_scheduler_is_that_of_the_definition(seed):
     assert m_etf(problem).tolist() == slow_list(problem, M_ETF)
     rng = np.random.default_rng(seed)
     weights = rng.random((6, len(WEIGHTS))) * (rng.random((6, len(WEIGHTS))) < 0.6)
-    for own, found in zip(weights, list_placements(problem, weights), strict=True):
-        assert found.tolist() == slow_list(problem, own)
+    for set_weights, found in zip(weights, list_placements(problem, weights), strict=True):
+        assert found.tolist() == slow_list(problem, set_weights)
 
 
 def test_a_step_of_the_list_scheduler_looks_at_few_operators(monkeypatch):
@@ -132,7 +132,7 @@ def test_a_step_of_the_list_scheduler_looks_at_few_operators(monkeypatch):
 
 def test_placements_of_the_learned_weights_are_starts_unless_they_are_not_wanted():
     graph = random_graph(3, 30, 0.2)
-    learned, plain = (PlacementProblem(graph, 4, DEVICE, learned=own) for own in (True, False))
+    learned, plain = (PlacementProblem(graph, 4, DEVICE, learned=is_learned) for is_learned in (True, False))
     assert learned_weights().shape == (10, len(WEIGHTS)) and (learned_weights() >= 0).all()
     assert np.array_equal(learned.starts[:14], plain.starts)
     assert np.array_equal(learned.starts[14:], list_placements(plain, learned_weights()))

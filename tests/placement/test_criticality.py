@@ -69,8 +69,8 @@ def slow_feedback(problem, decision):
             if u == node:
                 due = min(due, latest[v] - send[u] * (of[u] != of[v] and place[v] != device))
         low, high = sorted([min(begin, end), max(due, 0.0)])
-        own = np.flatnonzero(place == device)
-        busy = np.minimum(timeline.finish[own], high) - np.maximum(timeline.start[own], low)
+        on_device = np.flatnonzero(place == device)
+        busy = np.minimum(timeline.finish[on_device], high) - np.maximum(timeline.start[on_device], low)
         room = np.sign(max(due, 0.0) - begin) * (high - low - np.maximum(busy, 0).sum())
         work = graph.seconds[node] * (place[node] != device)
         row = rows[of[node], device]

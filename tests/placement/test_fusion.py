@@ -42,7 +42,7 @@ def slow_fuse(graph, priorities):
     for node in sorted(range(len(graph)), key=lambda n: (-priorities[n], n)):
         if priorities[node] == 0:
             continue
-        own = next(c for c in clusters if node in c)
+        cluster = next(c for c in clusters if node in c)
         of = {n: i for i, c in enumerate(clusters) for n in c}
         near = [u for u, v in graph.edges.tolist() if v == node] + [
             v for u, v in graph.edges.tolist() if u == node
@@ -50,17 +50,17 @@ def slow_fuse(graph, priorities):
         best, most = None, 1e-12
         for other in dict.fromkeys(of[n] for n in near):
             candidate = clusters[other]
-            if candidate is own:
+            if candidate is cluster:
                 continue
-            both = own | candidate
+            both = cluster | candidate
             heavy = sum(graph.opcodes[n] == "dot" for n in both)
             if heavy > 1 or len(both) > LARGEST or reaches(graph, of, of[node], other):
                 continue
-            gain = seconds(own) + seconds(candidate) - seconds(both)
+            gain = seconds(cluster) + seconds(candidate) - seconds(both)
             if gain > most + 1e-12:
                 best, most = candidate, gain
         if best is not None:
-            clusters = [c for c in clusters if c is not own and c is not best] + [own | best]
+            clusters = [c for c in clusters if c is not cluster and c is not best] + [cluster | best]
     return clusters, sum(map(seconds, clusters))
 
 

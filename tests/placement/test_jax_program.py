@@ -69,7 +69,9 @@ def test_placed_functions_run_on_four_devices_as_on_one(tmp_path, monkeypatch):
 
 
 def slopes(weights, x):
-    return jax.grad(lambda own: jax.nn.softmax(jax.nn.relu(x @ own[0]) @ own[1]).sum())(weights["layers"][0])
+    return jax.grad(lambda layers: jax.nn.softmax(jax.nn.relu(x @ layers[0]) @ layers[1]).sum())(
+        weights["layers"][0]
+    )
 
 
 def normalised(weights, x):

@@ -183,8 +183,8 @@ def test_an_identity_does_not_depend_on_what_is_known_of_the_compiler(source, tm
     labelled = write_conversion(settings_of(source, tmp_path, configs=200, label=True, name="labelled"))
     named = [
         {
-            row[:, :6].tobytes(): own
-            for row, own in zip(p.arrays["node_config_feat"], identify(p), strict=True)
+            row[:, :6].tobytes(): identity
+            for row, identity in zip(p.arrays["node_config_feat"], identify(p), strict=True)
         }
         for p in (plain, labelled)
     ]

@@ -18,19 +18,21 @@ RANDOM = get_collection("layout:xla:random")
 def test_each_choice_has_the_option_that_the_compilers_own_layouts_name(tmp_path, mixed):
     """Where no configuration is the compiler's own, its options are still known, choice by choice."""
     arrays = layout_arrays(3, dots=4, configs=40)
-    own = arrays["node_config_feat"][7].copy()
+    default_rows = arrays["node_config_feat"][7].copy()
     if mixed:
-        own[1::2] = arrays["node_config_feat"][8][1::2]
-    arrays["node_config_default"] = own
+        default_rows[1::2] = arrays["node_config_feat"][8][1::2]
+    arrays["node_config_default"] = default_rows
     program = npz_program(write_npz(tmp_path / "a.npz", arrays), "layout")
     default = find_default(program)
-    off = (arrays["node_config_feat"] != own).reshape(40, -1, 6).any(2)
-    given = (arrays["node_config_feat"].reshape(40, -1, 6)[..., 0] >= 0) & (own.reshape(-1, 6)[:, 0] >= 0)
+    off = (arrays["node_config_feat"] != default_rows).reshape(40, -1, 6).any(2)
+    given = (arrays["node_config_feat"].reshape(40, -1, 6)[..., 0] >= 0) & (
+        default_rows.reshape(-1, 6)[:, 0] >= 0
+    )
     count = (off & given).sum(1)
     assert default.known and default.config == count.argmin()
     said = "equal to" if count.min() == 0 else f"in {count.min()} tensors other than"
     assert default.words == f"configuration {default.config}, {said} the compiler's own layouts"
-    rows = dict(zip(program.node_config_ids.tolist(), own.reshape(-1, 3, 6), strict=True))
+    rows = dict(zip(program.node_config_ids.tolist(), default_rows.reshape(-1, 3, 6), strict=True))
     for choice in name_choices(program, default):
         row = rows[int(choice.node.split()[1])]
         wanted = [row[("output", "input", "kernel").index(tensor)] for tensor in choice.tensors]
@@ -38,7 +40,7 @@ def test_each_choice_has_the_option_that_the_compilers_own_layouts_name(tmp_path
         assert choice.known == any(word != LEFT_TO_COMPILER for word in words)
         if choice.known and " and ".join(words) in choice.options:
             taken = choice.options[choice.default].split(" and ")
-            assert all(own in (LEFT_TO_COMPILER, word) for own, word in zip(taken, words, strict=True))
+            assert all(layout in (LEFT_TO_COMPILER, word) for layout, word in zip(taken, words, strict=True))
 
 
 def test_a_file_that_tells_no_layouts_has_no_default(tmp_path):
@@ -71,7 +73,8 @@ def test_equal_configurations_have_equal_ones_and_no_others(tmp_path, kind, make
     np.testing.assert_array_equal(whole[:, None] == whole, equal)
     part = np.random.default_rng(0).permutation(30)[:9]
     fewer = {
-        name: own[part] if name.startswith("config_") or name == key else own for name, own in arrays.items()
+        name: array[part] if name.startswith("config_") or name == key else array
+        for name, array in arrays.items()
     }
     again = identify(npz_program(write_npz(tmp_path / "b.npz", fewer), kind))
     np.testing.assert_array_equal(again, whole[part])

@@ -30,14 +30,20 @@ def values():
     """Six configurations and their layouts."""
     found, rng = {}, random.Random(0)
     while len(found) < 6:
-        own = draw_configuration(CHOICES, rng)
-        found[own] = layouts_of(own, CHOICES)
+        configuration = draw_configuration(CHOICES, rng)
+        found[configuration] = layouts_of(configuration, CHOICES)
     return found
 
 
 def test_what_is_added_is_read_of_the_same_program_by_the_same_evaluator(tmp_path, values):
     first, *others = values
-    kept(tmp_path).add([(values[first], 2.0), (values[first], 1.5), *((values[own], 3.0) for own in others)])
+    kept(tmp_path).add(
+        [
+            (values[first], 2.0),
+            (values[first], 1.5),
+            *((values[configuration], 3.0) for configuration in others),
+        ]
+    )
     kept(tmp_path).add([(values[first], 1.5), (values[first], 1.0)])  # as a study adds its values again
     assert kept(tmp_path).read() == {first: [2.0, 1.5, 1.0], **dict.fromkeys(others, [3.0])}
     for evaluator in ("compiler v4 1", "compiler v3 2", "device cpu"):
@@ -66,30 +72,30 @@ def ten_times(path):
 
 @cases("name, spoil", [*({**ANY_FILE, "ten times a value": ten_times}.items())])
 def test_a_damaged_file_is_named_and_left_aside(tmp_path, values, capsys, name, spoil):
-    own = kept(tmp_path)
-    own.add([(layouts, 3.0) for layouts in values.values()])
-    spoil(own.path)
-    status = own.path.lstat() if name != "lost" else None
+    measured_file = kept(tmp_path)
+    measured_file.add([(layouts, 3.0) for layouts in values.values()])
+    spoil(measured_file.path)
+    status = measured_file.path.lstat() if name != "lost" else None
     if name in ("lost", "a dangling link", "a link to itself"):  # as if nothing was measured
-        assert own.read() == {} and not capsys.readouterr().err
+        assert measured_file.read() == {} and not capsys.readouterr().err
         return
-    assert own.read() == {}
-    own.add([(layouts, 5.0) for layouts in values.values()])
+    assert measured_file.read() == {}
+    measured_file.add([(layouts, 5.0) for layouts in values.values()])
     said = capsys.readouterr().err.splitlines()
-    assert len(said) == 2 and all(f"warning: {own.path}: " in line for line in said)
-    assert own.path.lstat() == status, "it stays as it is"
+    assert len(said) == 2 and all(f"warning: {measured_file.path}: " in line for line in said)
+    assert measured_file.path.lstat() == status, "it stays as it is"
 
 
 @cases("value", [[0], [-1.0], [None], ["3.0"], [True], [float("inf")], [10**400], 3.0, None, [[3.0]]])
 def test_values_that_are_no_times_are_named_and_left_aside(tmp_path, values, capsys, value):
-    own = kept(tmp_path)
-    own.add([(layouts, 3.0) for layouts in values.values()])
-    facts = read_json(own.path)
+    measured_file = kept(tmp_path)
+    measured_file.add([(layouts, 3.0) for layouts in values.values()])
+    facts = read_json(measured_file.path)
     facts["values"][next(iter(facts["values"]))] = value
     del facts["checksum"]
-    write_json(own.path, facts | {"checksum": digest(facts)})
-    assert own.read() == {}
-    said = f"warning: {own.path}: holds values that are no lists of runtimes"
+    write_json(measured_file.path, facts | {"checksum": digest(facts)})
+    assert measured_file.read() == {}
+    said = f"warning: {measured_file.path}: holds values that are no lists of runtimes"
     assert said in capsys.readouterr().err
 
 

@@ -16,15 +16,15 @@ CONTRACT = {"dot": {"lhs_contracting": [1], "rhs_contracting": [0]}}
 
 def module(form):
     """Two dots and a tanh: as they are, between instructions that do nothing, or in calls of one another."""
-    own = Module(name="m", entry_computation_name="main", entry_computation_id=9)
+    hlo_module = Module(name="m", entry_computation_name="main", entry_computation_id=9)
     if form == "calls":
-        inner = own.computations.add(name="inner", id=1)
+        inner = hlo_module.computations.add(name="inner", id=1)
         inner.root_id = add(inner, "tanh", (8, 8), add(inner, "parameter", (8, 8)))
-        outer = own.computations.add(name="outer", id=2)
+        outer = hlo_module.computations.add(name="outer", id=2)
         weight = add(outer, "parameter", (8, 8), parameter_number=1)  # before the first
         product = add(outer, "dot", (8, 8), add(outer, "parameter", (8, 8)), weight, **CONTRACT)
         outer.root_id = add(outer, "call", (8, 8), product, called_computation_ids=[1])
-    main = own.computations.add(name="main", id=9)
+    main = hlo_module.computations.add(name="main", id=9)
     last, weight = add(main, "parameter", (8, 8)), add(main, "parameter", (8, 8), parameter_number=1)
     for _ in range(2):
         if form == "calls":
@@ -34,7 +34,7 @@ def module(form):
             last = NOTHING[form](main, last)
         last = add(main, "tanh", (8, 8), add(main, "dot", (8, 8), last, weight, **CONTRACT))
     main.root_id = last
-    return own
+    return hlo_module
 
 
 def pair(main, last):
@@ -94,50 +94,50 @@ def test_what_does_nothing_leaves_the_graph_of_the_program_without_it(form):
 
 
 def test_a_reshape_in_a_call_undoes_one_before_it():
-    own = Module(name="m", entry_computation_name="main", entry_computation_id=9)
-    inner = own.computations.add(name="inner", id=1)
+    hlo_module = Module(name="m", entry_computation_name="main", entry_computation_id=9)
+    inner = hlo_module.computations.add(name="inner", id=1)
     inner.root_id = add(inner, "reshape", (8, 8), add(inner, "parameter", (64,)))
-    main = own.computations.add(name="main", id=9)
+    main = hlo_module.computations.add(name="main", id=9)
     flat = add(main, "reshape", (64,), add(main, "parameter", (8, 8)))
     main.root_id = add(main, "tanh", (8, 8), add(main, "call", (8, 8), flat, called_computation_ids=[1]))
-    (left,) = simplify(own).computations
+    (left,) = simplify(hlo_module).computations
     assert [i.opcode for i in left.instructions] == ["parameter", "tanh"]
 
 
 @cases("axes, left", [([1, 0, 2], ["parameter", "tanh"]), ([2, 1, 0], 5 * ["x"])])
 def test_a_reshape_reads_past_a_transpose_of_axes_of_size_1(axes, left):
-    own = Module(name="m", entry_computation_name="main", entry_computation_id=9)
-    main = own.computations.add(name="main", id=9)
+    hlo_module = Module(name="m", entry_computation_name="main", entry_computation_id=9)
+    main = hlo_module.computations.add(name="main", id=9)
     first = add(main, "reshape", (8, 1, 8), add(main, "parameter", (8, 8)))
     moved = add(main, "transpose", [(8, 1, 8)[axis] for axis in axes], first, dimensions=axes)
     main.root_id = add(main, "tanh", (8, 8), add(main, "reshape", (8, 8), moved))
-    (simple,) = simplify(own).computations
+    (simple,) = simplify(hlo_module).computations
     opcodes = [i.opcode for i in simple.instructions]
     assert opcodes == left or len(opcodes) == len(left)
 
 
 def test_calls_that_double_are_refused_before_they_are_inlined():
-    own = Module(name="m", entry_computation_name="main", entry_computation_id=40)
+    hlo_module = Module(name="m", entry_computation_name="main", entry_computation_id=40)
     for number in range(1, 41):
-        part = own.computations.add(name=f"part {number}", id=number)
+        part = hlo_module.computations.add(name=f"part {number}", id=number)
         last = add(part, "parameter", (8,))
         for _ in range(2 if number > 1 else 0):
             last = add(part, "call", (8,), last, called_computation_ids=[number - 1])
         part.root_id = last
     with pytest.raises(DataError, match="has .* instructions once its calls are inlined"):
-        check_inlined("x", own)
+        check_inlined("x", hlo_module)
     check_inlined("x", module("calls"))
 
 
 def looped():
     """Return a module whose result is that of a loop, which calls two computations."""
-    own = varied_module()
-    main = own.computations[0]
+    hlo_module = varied_module()
+    main = hlo_module.computations[0]
     for number in (5, 6):
-        called = own.computations.add(name=f"called {number}", id=number)
+        called = hlo_module.computations.add(name=f"called {number}", id=number)
         called.root_id = add(called, "tanh", (2, 3, 4, 4), add(called, "parameter", (2, 3, 4, 4)))
     main.root_id = add(main, "while", (2, 3, 4, 4), main.root_id, called_computation_ids=[5, 6])
-    return own
+    return hlo_module
 
 
 def mapped():
@@ -189,14 +189,14 @@ def test_nothing_else_is_changed(make):
 
 def called_directly():
     """Return a module that calls a computation which calls no other."""
-    own = module("calls")
-    main = own.computations[-1]
+    hlo_module = module("calls")
+    main = hlo_module.computations[-1]
     main.root_id = add(main, "call", (8, 8), main.root_id, called_computation_ids=[1])
-    del own.computations[1]
+    del hlo_module.computations[1]
     for instruction in main.instructions[2:4]:
         instruction.opcode = "dot"
         instruction.called_computation_ids[:] = []
-    return own
+    return hlo_module
 
 
 @cases("make", [lambda: module("calls"), called_directly])
@@ -223,9 +223,9 @@ def test_instructions_of_calls_have_numbers_of_their_own_in_newer_modules(make):
 
 
 def test_what_only_dead_code_calls_goes_with_it():
-    own = looped()
-    own.computations[0].root_id = 1
-    (left,) = simplify(own).computations
+    hlo_module = looped()
+    hlo_module.computations[0].root_id = 1
+    (left,) = simplify(hlo_module).computations
     assert [i.opcode for i in left.instructions] == ["parameter", "parameter"], "parameters stay"
 
 

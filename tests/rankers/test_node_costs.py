@@ -97,14 +97,14 @@ def test_flops_of_dots_and_convolutions(tmp_path):
         feat = graph.node_feat[graph.config_index[:1]].copy()
         for name, value in features.items():
             feat[0, getattr(node_columns, name)] = value
-        own = replace(
+        single_node = replace(
             graph,
             node_feat=feat,
             node_opcode=np.array([opcode], np.uint8),
             config_index=np.array([0]),
             tensor_sizes=np.array([[padded(dims, 0) for dims in (output, lhs, rhs)]]),
         )
-        return node_flops(own)[0]
+        return node_flops(single_node)[0]
 
     assert flops(34, [8, 16, 32], [8, 16, 64], [8, 64, 32]) == 2 * 8 * 16 * 64 * 32  # a batch of 8
     assert flops(34, [64, 32], [8, 128, 64], [8, 128, 32]) == 2 * 64 * 32 * 8 * 128  # two contracted

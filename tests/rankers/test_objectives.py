@@ -63,8 +63,8 @@ def test_pairs_of_a_graph_depend_on_its_name_and_the_seed_alone():
     table = toy([6, 5, 4])
     alone = Table(table.names[1:2], table.rows[1:2], table.runtimes[1:2], table.columns)
     both = sample_table(table, RankerOptions(seed=3)).labels
-    own = sample_table(alone, RankerOptions(seed=3)).labels
-    assert own.tolist() in [both[i : i + len(own)].tolist() for i in range(len(both) - len(own) + 1)]
+    labels = sample_table(alone, RankerOptions(seed=3)).labels
+    assert labels.tolist() in [both[i : i + len(labels)].tolist() for i in range(len(both) - len(labels) + 1)]
 
 
 def test_a_graph_of_one_runtime_forms_no_pairs():

@@ -146,8 +146,10 @@ def test_samples_of_one_pass_are_those_of_one_pass_each(features, monkeypatch):
     monkeypatch.setattr(features, "graph", lambda split, name: read.append(name) or graph(split, name))
     together = read_tables({"": features}, "train", ["c", "a"], [3, 2, None], seed=7)
     assert read == ["c", "a"]
-    for most, own in zip((3, 2, None), together, strict=True):
+    for most, sampled_table in zip((3, 2, None), together, strict=True):
         alone = read_table(features, "train", ["c", "a"], max_configs=most, seed=7)
-        assert (own.names, own.columns) == (["c", "a"], alone.columns)
-        for part, wanted in zip((*own.rows, *own.runtimes), (*alone.rows, *alone.runtimes), strict=True):
+        assert (sampled_table.names, sampled_table.columns) == (["c", "a"], alone.columns)
+        for part, wanted in zip(
+            (*sampled_table.rows, *sampled_table.runtimes), (*alone.rows, *alone.runtimes), strict=True
+        ):
             np.testing.assert_array_equal(part, wanted)

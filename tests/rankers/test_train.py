@@ -200,13 +200,13 @@ def test_one_training_writes_what_a_training_of_each_search_writes(both_searches
     assert both.replace(**folders).artifact().is_current()
     for search in ("default", "random"):
         wanted = train.train_ranker(of_source(both_searches, search, **options))
-        own, alone = both_searches / search, both_searches / f"alone-{search}"
-        manifest = read_manifest(own)
+        search_run, alone = both_searches / search, both_searches / f"alone-{search}"
+        manifest = read_manifest(search_run)
         for key in ("fingerprint", "settings", "inputs", "valid", "objective", "trees"):
             assert manifest[key] == wanted[key], (search, key)
         for name in (train.MODEL, "predictions.npz", "metrics.jsonl", "importance.csv"):
-            assert (own / name).read_bytes() == (alone / name).read_bytes(), (search, name)
-        history = pd.read_json(own / "metrics.jsonl", lines=True)
+            assert (search_run / name).read_bytes() == (alone / name).read_bytes(), (search, name)
+        history = pd.read_json(search_run / "metrics.jsonl", lines=True)
         kept = history[history["tau"].notna()].iloc[-1]
         assert kept[f"layout-xla-{search}"] == pytest.approx(manifest["valid"]["mean"]), "of its own programs"
     (both_searches / "random" / train.MODEL).write_text("")

@@ -21,11 +21,11 @@ def test_against_plain_loops(rng):
     assert tuple(table.columns) == EFFECT_COLUMNS and table["option"].tolist() != table["default"].tolist()
     for row in table.itertuples():
         option = int(row.option.split()[1])
-        own = [100 * p / 39 for v, p in zip(values, prediction, strict=True) if v == option]
+        percents = [100 * p / 39 for v, p in zip(values, prediction, strict=True) if v == option]
         default = [100 * p / 39 for v, p in zip(values, prediction, strict=True) if v == 1]
-        assert row.configs == len(own) and row.nodes == 1
-        assert row.effect == pytest.approx(np.mean(own) - np.mean(default))
-        variance = np.var(own, ddof=1) / len(own) + np.var(default, ddof=1) / len(default)
+        assert row.configs == len(percents) and row.nodes == 1
+        assert row.effect == pytest.approx(np.mean(percents) - np.mean(default))
+        variance = np.var(percents, ddof=1) / len(percents) + np.var(default, ddof=1) / len(default)
         assert row.standard_error == pytest.approx(np.sqrt(variance))
 
 

@@ -145,15 +145,15 @@ def test_which_run_is_found(home):
     tile, layout = get_collection("tile:xla"), get_collection("layout:xla:default")
     whole = resolve("runs/smoke")
     assert find_run(whole, tile) == whole / "ensemble-tile-xla"
-    own = whole / "ranker-tile-xla-s0"
-    assert find_run(own, tile) == own
-    shutil.copy(own / "manifest.json", whole)  # a notebook wrote a model into the folder of a run
+    ranker_run = whole / "ranker-tile-xla-s0"
+    assert find_run(ranker_run, tile) == ranker_run
+    shutil.copy(ranker_run / "manifest.json", whole)  # a notebook wrote a model into the folder of a run
     assert find_run(whole, layout) == whole / "ensemble-layout-xla-default"
     with pytest.raises(SettingsError, match="runs/smoke holds a single model; give this run another NAME"):
         record_run(whole, "data/sample", "sample", {}, {})
     (whole / "manifest.json").unlink()
     with pytest.raises(DataError, match="is a run of tile:xla, not of layout:xla:default. Name a run of"):
-        find_run(own, layout)
+        find_run(ranker_run, layout)
     with pytest.raises(DataError, match="nowhere: no such folder"):
         find_run(whole / "nowhere", tile)
     shutil.rmtree(whole / "ensemble-tile-xla")

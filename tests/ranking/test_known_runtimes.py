@@ -42,7 +42,7 @@ def test_the_prior_orders_as_the_ensemble():
     skewed = np.exp(3 * np.random.default_rng(2).normal(size=(CONFIGS, 3)))
     given = Configurations(made.choices, made.columns, skewed)
     prior = Encoder(given)(given).prior
-    assert kendalltau(prior, sum(min_max(own) for own in skewed.T))[0] == pytest.approx(1.0)
+    assert kendalltau(prior, sum(min_max(member) for member in skewed.T))[0] == pytest.approx(1.0)
     assert prior.std() == pytest.approx(0.75)
 
 
@@ -56,7 +56,7 @@ def test_a_block_of_inputs_has_the_weight_of_its_kind_however_many_columns_it_ha
         inputs = Encoder(given)(given)
         squares = (inputs.features**2).mean(0)
         widths = [columns.shape[1], 3 * GROUPS, copies, 1]
-        sums = [own.sum() for own in np.split(squares, np.cumsum(widths)[:-1])]
+        sums = [block.sum() for block in np.split(squares, np.cumsum(widths)[:-1])]
         np.testing.assert_allclose(sums, [1, 1, 4, 0.75**2])
         np.testing.assert_allclose(inputs.take(np.array([4, 2])).features, inputs.features[[4, 2]])
 
@@ -110,11 +110,14 @@ def test_repeats_give_the_noise_and_make_it_surer():
     made, _, measure = program(5, noise=0.1)
     once = np.random.default_rng(0).permutation(CONFIGS)[:24]
     few, many = (drawn(measure, np.repeat(once, n)) for n in (1, 8))
-    guess, measured = (Known(own["config"].to_numpy(), own["runtime"].to_numpy()) for own in (few, many))
+    guess, measured = (
+        Known(measurements["config"].to_numpy(), measurements["runtime"].to_numpy())
+        for measurements in (few, many)
+    )
     assert guess.noise == pytest.approx(0.1) and (measured.count == 8).all()
     assert 0.5 < np.sqrt(measured.noise) / (0.1 / measured.unit) < 1.5
     inputs = Encoder(made)(made)
-    wide, narrow = (Stack(inputs.take(own.config), own).predict(inputs)[1] for own in (guess, measured))
+    wide, narrow = (Stack(inputs.take(known.config), known).predict(inputs)[1] for known in (guess, measured))
     assert narrow.mean() < wide.mean()
 
 

@@ -58,9 +58,9 @@ def test_they_predict_as_the_run_did(packed):
         for name, prediction in stored[collection.slug].items():
             np.testing.assert_allclose(found[name], prediction, rtol=1e-5, atol=1e-6)
             np.testing.assert_array_equal(np.argsort(found[name]), np.argsort(prediction))
-    for kind, own in seen.items():
+    for kind, packed_seen in seen.items():
         again = read_models().seen(kind)
-        assert all(np.array_equal(vars(own)[key], vars(again)[key]) for key in vars(own))
+        assert all(np.array_equal(vars(packed_seen)[key], vars(again)[key]) for key in vars(packed_seen))
 
 
 def test_they_are_named_by_a_word_wherever_a_run_is(packed, home):
@@ -104,7 +104,7 @@ def test_the_solution_of_other_data_than_the_run_is_left_out(home):
     cut = Seen.of(resolve("runs/smoke"), "layout")
     path.unlink()
     valid = Seen.of(resolve("runs/smoke"), "layout")
-    assert [len(own.score) for own in (whole, cut, valid)] == [8, 7, 4]
+    assert [len(scored.score) for scored in (whole, cut, valid)] == [8, 7, 4]
 
 
 def test_a_damaged_archive_or_file_is_refused(packed):

@@ -124,8 +124,8 @@ def test_what_no_model_reads_is_not_missed(home, dots, monkeypatch):
 
 
 def test_a_random_file_alone_lacks_its_default_file(home, tmp_path):
-    own = test_program("layout-xla-random").path
-    for path, said in ((own, False), (Path(shutil.copy(own, tmp_path / "alone.npz")), True)):
+    random_path = test_program("layout-xla-random").path
+    for path, said in ((random_path, False), (Path(shutil.copy(random_path, tmp_path / "alone.npz")), True)):
         facts = rank_source(RankSettings(source=str(path), collection="layout:xla:random")).summary()
         assert ("default/SPLIT/NAME.npz beside" in facts.get("compiler's own layouts", "")) == said
 
@@ -171,10 +171,12 @@ def test_a_single_model_ranks_too(home, dots):
 def test_the_collection_is_that_of_the_folder_or_of_the_setting(home, tmp_path):
     path = test_program("layout-nlp-default").path
     assert RankSettings(source=str(path)).find_collection().name == "layout:nlp:default"
-    own = write_npz(tmp_path / "own.npz", layout_arrays(1))
-    assert RankSettings(source=str(own)).find_collection().name == "layout:xla:random"
+    user_file = write_npz(tmp_path / "own.npz", layout_arrays(1))
+    assert RankSettings(source=str(user_file)).find_collection().name == "layout:xla:random"
     assert (
-        RankSettings(source=str(own), collection="layout:nlp:random").find_run().name.endswith("nlp-random")
+        RankSettings(source=str(user_file), collection="layout:nlp:random")
+        .find_run()
+        .name.endswith("nlp-random")
     )
     tile = test_program("tile-xla").path.rename(tmp_path / "k.npz")
     assert RankSettings(source=str(tile)).find_collection().name == "tile:xla"

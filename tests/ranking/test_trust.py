@@ -44,9 +44,9 @@ def graph(opcodes, largest=LARGEST, layout=0):
     )
 
 
-def at(own, far, kind="layout"):
+def at(evidence, far, kind="layout"):
     """What is expected at a distance."""
-    return own.judge(kind, graph(opcodes(far)))
+    return evidence.judge(kind, graph(opcodes(far)))
 
 
 @cases("count", [39, 60])
@@ -71,8 +71,8 @@ def test_the_band_of_a_far_program_is_of_far_programs():
     distance = np.sort(rng.uniform(0, 0.4, 400))
     score = rng.normal(0.9 - distance, 0.03)
     for number in range(0, 399, 3):
-        own = seen(np.delete(distance, number), np.delete(score, number))
-        low, high = at(own, distance[number]).band(level)
+        evidence = seen(np.delete(distance, number), np.delete(score, number))
+        low, high = at(evidence, distance[number]).band(level)
         inside.append(low <= score[number] <= high)
     for third in np.array_split(inside, 3):
         assert abs(np.mean(third) - level) < 0.15
@@ -87,9 +87,9 @@ def test_pairs_are_ordered_as_they_are_said_to_be():
     steepness = np.array([_steepness(*program) for program in programs])
     said, has = [], []
     for number, (prediction, runtime) in enumerate(programs):
-        own = replace(at(seen([0.0], [0.0]), 0.0), unlike=[], steepness=np.delete(steepness, number))
+        trust = replace(at(seen([0.0], [0.0]), 0.0), unlike=[], steepness=np.delete(steepness, number))
         for one in range(40):
-            said.append(np.delete(own.faster(prediction, one), one))
+            said.append(np.delete(trust.faster(prediction, one), one))
             has.append(np.delete(0.5 + 0.5 * np.sign(runtime[one] - runtime), one))
     said, has = np.concatenate(said), np.concatenate(has)
     for low, high in ((0.06, 0.14), (0.15, 0.25), (0.45, 0.55), (0.75, 0.85), (0.86, 0.94)):
@@ -98,12 +98,12 @@ def test_pairs_are_ordered_as_they_are_said_to_be():
 
 
 def test_the_probability_of_a_pair_knows_no_unit_and_has_two_sides():
-    prediction, own = np.array([3.0, 1.0, 2.0, 3.0]), at(seen(np.zeros(39), np.zeros(39)), 0.0)
-    each = np.array([own.faster(prediction, than) for than in range(4)])
+    prediction, trust = np.array([3.0, 1.0, 2.0, 3.0]), at(seen(np.zeros(39), np.zeros(39)), 0.0)
+    each = np.array([trust.faster(prediction, than) for than in range(4)])
     np.testing.assert_allclose(each + each.T, 1)
     assert each[0, 1] > each[0, 2] > each[0, 3] == each[0, 0] == 0.5
-    np.testing.assert_allclose(own.faster(7 + 100 * prediction, 1), each[1])
-    np.testing.assert_allclose(own.faster(np.ones(3), 1), 0.5)
+    np.testing.assert_allclose(trust.faster(7 + 100 * prediction, 1), each[1])
+    np.testing.assert_allclose(trust.faster(np.ones(3), 1), 0.5)
     assert at(seen(np.zeros(38), np.zeros(38)), 0.0).faster(prediction, 0) is None
     ordered, tied = np.arange(30.0), np.repeat([1.0, 2.0], 15)
     assert _steepness(ordered, ordered) > 10 > _steepness(ordered, tied) > 0 > _steepness(ordered, -ordered)
@@ -127,14 +127,14 @@ def test_it_is_of_the_programs_at_most_like_distance():
     ],
 )
 def test_where_nothing_like_it_was_scored_nothing_is_expected(program, said):
-    own = seen(np.linspace(0, 0.3, 60), np.linspace(0.5, 0.9, 60))
+    evidence = seen(np.linspace(0, 0.3, 60), np.linspace(0.5, 0.9, 60))
     for kind in ("layout", "tile"):
-        trust = own.judge(kind, program)
+        trust = evidence.judge(kind, program)
         assert trust.faster(np.arange(3.0), 0) is None and trust.facts()["unlike"] == trust.unlike
         assert [trust.band(level) for level in LEVELS] == [None] * len(LEVELS)
         (reason,) = trust.unlike
         assert said in reason and trust.words()[1].startswith(f"no score is expected: {reason}; measure some")
-    assert at(own, 0.1).unlike == [] and at(own, 0.1).band(TOLD)
+    assert at(evidence, 0.1).unlike == [] and at(evidence, 0.1).band(TOLD)
 
 
 def test_a_band_needs_as_many_scored_programs_as_it_is_made_of():
@@ -144,8 +144,8 @@ def test_a_band_needs_as_many_scored_programs_as_it_is_made_of():
 
 
 def test_what_is_expected_is_told_in_words():
-    own = seen(np.linspace(0, 0.3, 39), np.linspace(0.51, 0.89, 39))
-    words = at(own, 0.1).words()
+    evidence = seen(np.linspace(0, 0.3, 39), np.linspace(0.51, 0.89, 39))
+    words = at(evidence, 0.1).words()
     assert words[0] == "trust: 10 % of its nodes would need another opcode to be as in a train program"
     told = "0.60 to 0.80 for 50 %, 0.54 to 0.86 for 80 %, 0.52 to 0.88 for 90 % of programs that are as far"
     assert words[1].startswith(f"expected Kendall's tau: {told}, with labels like those")
@@ -161,23 +161,23 @@ def test_what_is_expected_is_told_in_words():
 
 
 def test_opcodes_that_no_train_program_has_are_named():
-    own = seen(np.linspace(0, 0.3, 60), np.linspace(0.5, 0.9, 60))
-    assert at(own, 0.1).words()[-1] == "no train program has: reshape"
-    assert not own.judge("layout", graph([DOT, CONVOLUTION])).new_opcodes
+    evidence = seen(np.linspace(0, 0.3, 60), np.linspace(0.5, 0.9, 60))
+    assert at(evidence, 0.1).words()[-1] == "no train program has: reshape"
+    assert not evidence.judge("layout", graph([DOT, CONVOLUTION])).new_opcodes
 
 
 def test_a_train_program_is_told_from_one_that_has_more_nodes_of_the_same_opcodes():
-    own = seen(np.linspace(0, 0.3, 60), np.linspace(0.5, 0.9, 60))
+    evidence = seen(np.linspace(0, 0.3, 60), np.linspace(0.5, 0.9, 60))
     for program, trained_on in (
         ([DOT] * 10, True),
         ([DOT, CONVOLUTION] * 10, True),
         ([DOT] * 5, False),
         ([DOT] * 9 + [RESHAPE], False),
     ):
-        trust = own.judge("layout", graph(program))
+        trust = evidence.judge("layout", graph(program))
         said = any(line.startswith("the models were trained on this program") for line in trust.words())
         assert trust.trained_on == said == trained_on, program
-    assert at(own, 0.3).scored_on and not at(own, 0.299).scored_on
+    assert at(evidence, 0.3).scored_on and not at(evidence, 0.299).scored_on
 
 
 def test_what_is_written_is_read_again(tmp_path):

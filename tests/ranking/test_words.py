@@ -47,20 +47,20 @@ def test_changes_are_the_sure_ones_fastest_first():
 )
 def test_advice_that_the_estimates_refute_is_withdrawn(cycles, left):
     """Configurations 4 to 7 take the first option, 2, 3, 6 and 7 the second; the default has 100 cycles."""
-    own = ranking()
-    rows = own.table["config"].map(cycles) if cycles else np.nan
-    estimated = replace(own, rows=own.rows.assign(estimated_cycles=rows), default_cycles=100)
+    ranked = ranking()
+    rows = ranked.table["config"].map(cycles) if cycles else np.nan
+    estimated = replace(ranked, rows=ranked.rows.assign(estimated_cycles=rows), default_cycles=100)
     assert estimated.changes()["choice"].tolist() == left
 
 
 def test_how_sure_the_fastest_is_is_told_of_the_default_and_of_all_others():
     trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(60, 2.0), [], [], False, False)
-    own = replace(ranking(), judge=lambda: trust)
-    first = int(own.table["config"].iloc[0])
-    slower = own.faster(first)
+    ranked = replace(ranking(), judge=lambda: trust)
+    first = int(ranked.table["config"].iloc[0])
+    slower = ranked.faster(first)
 
     def sure(**changed):
-        return [w for w in replace(own, **changed).words() if w.startswith("sure: ")]
+        return [w for w in replace(ranked, **changed).words() if w.startswith("sure: ")]
 
     others = f"than {(slower < 0.2).sum()} of 159 others with at least 80 %; equal runtimes count half"
     chance = f"with a probability of {100 * (1 - slower[0]):.0f} %, and"
@@ -82,25 +82,25 @@ def test_the_rule_is_compared_with_the_ranking():
 
 def test_a_rule_that_is_tied_lists_the_first_of_the_file_first():
     """As the picture marks it: the place of one of many equal configurations in our ranking is ours."""
-    own = ranking()
-    tied = own.rule._replace(prediction=np.zeros(len(own.table)))
-    place = own.table.loc[own.table["config"] == 0, "rank"].iloc[0]
-    words = " ".join(replace(own, find_rule=lambda: tied).words())
+    ranked = ranking()
+    tied = ranked.rule._replace(prediction=np.zeros(len(ranked.table)))
+    place = ranked.table.loc[ranked.table["config"] == 0, "rank"].iloc[0]
+    words = " ".join(replace(ranked, find_rule=lambda: tied).words())
     assert f"its first is in place {place} here" in words and place > 1
 
 
 def test_where_there_is_nothing_to_choose_nothing_is_sure():
-    own = ranking()
-    rows = own.rows[own.rows["config"] == 0].assign(rank=1)
-    one = replace(own, rows=rows, choices=[], compared_with=Default(0, "it"))
+    ranked = ranking()
+    rows = ranked.rows[ranked.rows["config"] == 0].assign(rank=1)
+    one = replace(ranked, rows=rows, choices=[], compared_with=Default(0, "it"))
     assert not any(words.startswith(("sure: ", "trivial rule: ")) for words in one.words())
 
 
 def test_where_runtimes_are_known_the_rule_is_judged_by_them():
-    own = ranking()
-    known = own.rule.prediction[own.table["config"]] * np.where(own.table["rank"] <= 4, -1, np.nan)
+    ranked = ranking()
+    known = ranked.rule.prediction[ranked.table["config"]] * np.where(ranked.table["rank"] <= 4, -1, np.nan)
     learnt = SimpleNamespace(words=lambda: "known runtimes: 4", faster=lambda than: np.full(160, 0.5))
-    words = " ".join(replace(own, rows=own.rows.assign(known=known), learnt=learnt).words())
+    words = " ".join(replace(ranked, rows=ranked.rows.assign(known=known), learnt=learnt).words())
     assert "copies, ascending (Kendall's tau -1.00 on the known runtimes) agrees" in words
 
 
@@ -122,18 +122,18 @@ def test_the_rule_is_read_from_the_records_of_a_manifest_and_not_from_its_words(
 def test_what_is_advised_while_nothing_is_known_is_not_contradicted():
     """The figures are those of the package's file, and no sentence says to change what is to be kept."""
     figures = read_json(FIGURES)
-    own = ranking(advice=advise("How: measure."))
-    keep, gain = own.words()[2:4]
+    ranked = ranking(advice=advise("How: measure."))
+    keep, gain = ranked.words()[2:4]
     assert keep.startswith("to keep: the compiler's default, while no runtime is known. On ")
     for name in ("default", "first", "rule"):
         assert f"{100 * figures[name]:.1f} %" in keep
     assert f"measure {figures['measured']} configurations" in gain and gain.endswith(" How: measure.")
     for name in ("first_learnt", "first_at_random"):
         assert f"{100 * figures[name]:.1f} %" in gain
-    assert not any(said.startswith("to change: first") for said in own.words())
-    assert any(said.startswith("to measure first: first: output {0,1} instead") for said in own.words())
+    assert not any(said.startswith("to change: first") for said in ranked.words())
+    assert any(said.startswith("to measure first: first: output {0,1} instead") for said in ranked.words())
     trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(39, 2.0), [], [], False, False)
-    (sure,) = [said for said in replace(own, judge=lambda: trust).words() if said.startswith("sure: ")]
+    (sure,) = [said for said in replace(ranked, judge=lambda: trust).words() if said.startswith("sure: ")]
     assert sure.endswith("by labels like those that the models learned")
 
 
@@ -146,11 +146,11 @@ def test_the_scores_of_a_file_with_runtimes_are_those_of_every_pair_and_every_k(
     rng = np.random.default_rng(5)
     runtime, prediction = rng.integers(50, 90, 150), rng.permutation(150).astype(float)
     table = make_table(np.arange(len(prediction)), prediction, {}, runtime, {})
-    own = replace(ranking(), rows=table, choices=[])
+    ranked = replace(ranking(), rows=table, choices=[])
     order = sorted(range(150), key=lambda config: prediction[config])
     pairs = [(a, b) for a in range(150) for b in range(150) if runtime[a] < runtime[b]]
     right = sum(prediction[a] < prediction[b] for a, b in pairs)
-    scores = own.scores()
+    scores = ranked.scores()
     assert scores["opa"] == pytest.approx(right / len(pairs))
     every = 150 * 149 / 2
     assert scores["tau"] == pytest.approx((2 * right - len(pairs)) / (len(pairs) * every) ** 0.5)
@@ -158,8 +158,13 @@ def test_the_scores_of_a_file_with_runtimes_are_those_of_every_pair_and_every_k(
     assert [scores[f"top_{k}_error"] for k in (1, 5, 10, 100)] == pytest.approx(slower)
     firsts = ("the first", "the first 5", "the first 10", "the first 100")
     said = ", ".join(f"{100 * s:.2g} % of {first}" for s, first in zip(slower, firsts, strict=True))
-    few = replace(own, rows=make_table(np.arange(len(prediction[:7])), prediction[:7], {}, runtime[:7], {}))
+    few = replace(
+        ranked, rows=make_table(np.arange(len(prediction[:7])), prediction[:7], {}, runtime[:7], {})
+    )
     assert few.summary()["slowdown"].endswith("of the first 5"), "of all seven the fastest is the fastest"
-    assert own.words()[2] == own.verdict() and own.verdict().startswith("The first of the ranking")
-    assert f"slowdown: {said}" in own.words() and f"ordered pair accuracy: {scores['opa']:.3f}" in own.words()
+    assert ranked.words()[2] == ranked.verdict() and ranked.verdict().startswith("The first of the ranking")
+    assert (
+        f"slowdown: {said}" in ranked.words()
+        and f"ordered pair accuracy: {scores['opa']:.3f}" in ranked.words()
+    )
     assert ranking().scores() == {} and not any("slowdown" in said for said in ranking().words())

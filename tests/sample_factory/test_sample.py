@@ -80,11 +80,11 @@ def test_every_file_is_read_as_one_of_the_competition(competition):
     for collection in COLLECTIONS:
         for split in SPLITS:
             programs = list_programs(out, collection, split)
-            own = {g.name: g for g in graphs if (g.collection, g.split) == (collection.name, split)}
-            assert {program.name for program in programs} == set(own) and len(own) == 2
+            by_name = {g.name: g for g in graphs if (g.collection, g.split) == (collection.name, split)}
+            assert {program.name for program in programs} == set(by_name) and len(by_name) == 2
             for program in programs:
                 file = npz_program(program.path, collection.kind, labelled=split != "test")
-                graph = own[program.name]
+                graph = by_name[program.name]
                 assert np.array_equal(file.node_feat, graph.arrays["node_feat"])
                 assert np.array_equal(file.runtime, 0 * graph.labels if split == "test" else graph.labels)
                 if collection.kind == "tile" and split == "test":
@@ -247,7 +247,7 @@ def test_kernels_are_counted_and_kept_apart_over_programs():
 def test_no_structure_of_a_kernel_is_in_two_splits(splits):
     """All kernels are isomorphic, with nodes in another order by program: the later split alone has them."""
     leaves = ("parameter", "constant"), ("constant", "parameter")
-    programs = [labelled_program(split, leaves=own) for split, own in zip(splits, leaves, strict=True)]
+    programs = [labelled_program(split, leaves=order) for split, order in zip(splits, leaves, strict=True)]
     (first, *_), (second, *_) = (tile_graphs(program, 5, 0, {}) for program in programs)
     assert first.arrays["node_opcode"].tolist() != second.arrays["node_opcode"].tolist()
     assert isomorphic(first.arrays, second.arrays)
@@ -372,15 +372,15 @@ def test_an_interrupted_run_goes_on_after_the_programs_that_are_done(compiles, t
 
 def test_sizes_choose_programs_and_folders():
     small, large, more = (SampleSettings(size=size) for size in ("small", "large", "more"))
-    assert [{p.size for p in own.zoo()} for own in (small, more, large)] == [
+    assert [{p.size for p in settings.zoo()} for settings in (small, more, large)] == [
         {"small"},
         {"more"},
         {"small", "large"},
     ]
-    assert [own.folder.name for own in (small, large, more)] == ["sample", "large", "more"]
+    assert [settings.folder.name for settings in (small, large, more)] == ["sample", "large", "more"]
     usual, longer = PROGRAMS["lstm_train_w64_d2_b16"], PROGRAMS[LONGER[0]]
-    assert [own.configurations(usual) for own in (small, large, more)] == [24, 200, 24]
-    assert [own.configurations(longer) for own in (small, large)] == [96, 200]
+    assert [settings.configurations(usual) for settings in (small, large, more)] == [24, 200, 24]
+    assert [settings.configurations(longer) for settings in (small, large)] == [96, 200]
 
 
 def test_programs_with_longer_searches_are_valid_and_test_ones_of_the_committed_sample():
@@ -435,7 +435,9 @@ def test_no_kernel_of_the_committed_sample_is_isomorphic_to_one_of_another_split
             arrays = dict(np.load(program.path))
             counts = *np.sort(arrays["node_opcode"]).tolist(), len(arrays["edge_index"])
             alike.setdefault(counts, []).append((split, structure(arrays), arrays))
-    pairs = [pair for own in alike.values() for pair in combinations(own, 2) if pair[0][0] != pair[1][0]]
+    pairs = [
+        pair for kernels in alike.values() for pair in combinations(kernels, 2) if pair[0][0] != pair[1][0]
+    ]
     assert len(pairs) > 5, "pairs that need the edges"
     assert not any(first[1] == second[1] or isomorphic(first[2], second[2]) for first, second in pairs)
 

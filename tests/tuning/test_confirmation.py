@@ -47,9 +47,9 @@ def of_rounds(pairs, paired=False):
     """Return a history of the default and another one, with values of both in rounds."""
     history, other = searched(lambda codes: 1.0, 1), SPACE.listed[::-1][1].tolist()
     for number, (default, value) in enumerate(pairs, start=1):
-        for codes, own in ((DEFAULT, default), (tuple(other), value)):
+        for codes, measured in ((DEFAULT, default), (tuple(other), value)):
             if codes != DEFAULT or not paired:
-                history.add(Proposal(codes, CONFIRMS, {"round": number}), Evaluation(own))
+                history.add(Proposal(codes, CONFIRMS, {"round": number}), Evaluation(measured))
     return history
 
 
@@ -106,15 +106,15 @@ def run(effect, seed, budget=32, noise="normal", paired=False):
 @cases("noise", NOISE)
 def test_nothing_is_called_faster_where_all_are_equal(noise):
     found = [run(0.0, seed, noise=noise) for seed in range(300)]
-    assert np.mean([own.is_faster for own in found]) <= 0.02  # 0.005 is expected
+    assert np.mean([outcome.is_faster for outcome in found]) <= 0.02  # 0.005 is expected
 
 
 @cases("noise", NOISE)
 def test_what_is_clearly_faster_is_found_and_in_the_interval(noise):
     found = [run(-0.4, seed, noise=noise) for seed in range(60)]
-    right = [own.is_faster and own.proposal.codes == SPECIAL for own in found]
+    right = [outcome.is_faster and outcome.proposal.codes == SPECIAL for outcome in found]
     assert np.mean(right) > 0.9
-    assert np.mean([own.low < np.exp(-0.4) < own.high for own in found]) > 0.9
+    assert np.mean([outcome.low < np.exp(-0.4) < outcome.high for outcome in found]) > 0.9
     assert re.match(r"gained: \d+ % below the default, 99 % interval \d+ % below to ", found[0].in_words)
 
 

@@ -106,9 +106,9 @@ def change(key, value, number=4):
 
     def changed(lines):
         record = json.loads(lines[number])
-        own = record if key in record else record["user_attrs"]
-        assert key in own, record
-        own[key] = value
+        part = record if key in record else record["user_attrs"]
+        assert key in part, record
+        part[key] = value
         return [*lines[:number], json.dumps(record).encode(), *lines[number + 1 :]]
 
     return changed

@@ -112,8 +112,8 @@ def test_a_command_measures_without_a_compiler_and_the_result_is_written(dots, t
     assert not best["confirmed"] and candidate > 1, "the default is fastest"
     assert best["interval"]["low"] == best["interval"]["high"] == best["over_default"]
     assert best["over_default"] == pytest.approx(candidate)
-    default, own = ((folder / f"{name}.hlo.pb").read_bytes() for name in ("default", "best"))
-    assert HloProto.FromString(own).hlo_module == study.target.module_of(study.history.best[0].codes)
+    default, best_bytes = ((folder / f"{name}.hlo.pb").read_bytes() for name in ("default", "best"))
+    assert HloProto.FromString(best_bytes).hlo_module == study.target.module_of(study.history.best[0].codes)
     assert HloProto.FromString(default).hlo_module.name == "varied"
     table = list_evaluations(study)
     assert len(table) == len(study.history) and table["best"].iloc[-1] == 1

@@ -41,31 +41,36 @@ def space_of(folder, **facts):
 def test_the_constraints_allow_what_python_does(tmp_path):
     """Against brute force over all combinations."""
     constraints = ["tile * unroll <= 128 or flag == '--fast'", "not (fuse and tile == 16)"]
-    own = UserSpace(space_of(tmp_path, constraints=constraints))
+    user_space = UserSpace(space_of(tmp_path, constraints=constraints))
     allowed = [
         dict(zip(CHOICES, values, strict=True))
         for values in itertools.product(*CHOICES.values())
         if (values[0] * values[1] <= 128 or values[2]) and not (values[3] and values[0] == 16)
     ]
-    found = [own.values(codes) for codes in own.space.listed]
+    found = [user_space.values(codes) for codes in user_space.space.listed]
     assert len(found) == len(allowed) and all(values in found for values in allowed)
-    assert own.values(own.space.default) == {"tile": 64, "unroll": 1, "flag": "", "fuse": True}, "the first"
-    ordered = [choice.ordered for choice in own.space.choices]
-    assert ordered == [True, True, False, False] and own.options["tile"] == sorted(CHOICES["tile"])
+    assert user_space.values(user_space.space.default) == {
+        "tile": 64,
+        "unroll": 1,
+        "flag": "",
+        "fuse": True,
+    }, "the first"
+    ordered = [choice.ordered for choice in user_space.space.choices]
+    assert ordered == [True, True, False, False] and user_space.options["tile"] == sorted(CHOICES["tile"])
     named = UserSpace(space_of(tmp_path, constraints=["tile < 64"], default={"tile": 32, "fuse": False}))
     assert named.values(named.space.default) == {"tile": 32, "unroll": 1, "flag": "", "fuse": False}
 
 
 def test_a_constraint_may_divide_by_what_an_earlier_one_keeps_from_0(tmp_path):
     constraints = ["unroll > 1", "tile % (unroll - 1) == 0"]
-    own = UserSpace(space_of(tmp_path, constraints=constraints, default={"unroll": 2}))
-    assert all(own.values(codes)["unroll"] > 1 for codes in own.space.listed)
+    user_space = UserSpace(space_of(tmp_path, constraints=constraints, default={"unroll": 2}))
+    assert all(user_space.values(codes)["unroll"] > 1 for codes in user_space.space.listed)
 
 
 def test_a_large_space_without_constraints_is_not_listed(tmp_path):
     choices = {f"c{n}": [*range(10)] for n in range(12)}
-    own = UserSpace(space_of(tmp_path, choices=choices))
-    assert own.space.size == 10**12 and own.space.listed is None
+    user_space = UserSpace(space_of(tmp_path, choices=choices))
+    assert user_space.space.size == 10**12 and user_space.space.listed is None
     with pytest.raises(DataError, match="1,000,000,000,000 combinations.*Leave out constraints"):
         _ = UserSpace(space_of(tmp_path, choices=choices, constraints=["c0 < 3"])).space
 

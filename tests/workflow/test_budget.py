@@ -36,7 +36,7 @@ MODELS = st.lists(
     st.tuples(st.integers(1, 200), st.lists(SPEEDS, min_size=1, max_size=2).map(tuple)),
     min_size=1,
     max_size=4,
-).map(lambda own: [Model(str(n), *each) for n, each in enumerate(own)])
+).map(lambda model_fields: [Model(str(n), *each) for n, each in enumerate(model_fields)])
 
 
 @given(MODELS, st.integers(1, 3), st.floats(0, 5000), st.integers(1, 4))
@@ -44,8 +44,8 @@ def test_the_choice_is_the_first_that_fits(models, seeds, seconds, together):
     def takes(choice):
         each = []
         for model in models:
-            own = model.speeds[-1] if choice.cut else model.speeds[0]
-            each.append(own.once + own.each * max(1, int(choice.share * model.rounds)))
+            model_speed = model.speeds[-1] if choice.cut else model.speeds[0]
+            each.append(model_speed.once + model_speed.each * max(1, int(choice.share * model.rounds)))
         return max(sum(each) * choice.seeds / together, max(each))
 
     wanted = [Choice(n, 1.0, cut) for n in range(seeds, 0, -1) for cut in (False, True)]
@@ -214,7 +214,7 @@ def test_the_speed_of_first_steps_is_scaled_to_all_programs(home, model):
     for step in steps:
         found = speed._speed(step.settings)
         assert found.once > 0 and found.each > 0
-        cut = [own.segment_training for part, own in speed._variants(step.settings) if part]
+        cut = [variant.segment_training for part, variant in speed._variants(step.settings) if part]
         large = model == "gnn" and max(f.index["nodes"].max() for f in step.settings.sources()) > 2000
         assert cut == ["gst+e"] * int(large)
 
@@ -253,9 +253,9 @@ def test_a_sample_of_features_has_the_spread_of_sizes(home):
     whole.index = pd.DataFrame({"split": split, "name": sizes.astype(str), "nodes": sizes})
     part = whole.sample(one_in=20, least=6)
     for name, count in (("train", 48), ("valid", 6), ("test", 6)):
-        own, every = (f.index.loc[f.index["split"] == name, "nodes"] for f in (part, whole))
-        assert len({*own}) == count and {*own} <= {*every}
-        assert own.mean() == pytest.approx(every.mean(), rel=0.1)
+        sampled, every = (f.index.loc[f.index["split"] == name, "nodes"] for f in (part, whole))
+        assert len({*sampled}) == count and {*sampled} <= {*every}
+        assert sampled.mean() == pytest.approx(every.mean(), rel=0.1)
     assert len(whole.sample(1, 1).index) == len(whole.index) == 1000 and whole.sample(2000, 1).names("test")
 
 

@@ -147,8 +147,8 @@ def test_a_dense_network_needs_memory_for_every_configuration(monkeypatch, chang
     index = pd.DataFrame({"nodes": [1 << 20]})
     monkeypatch.setattr(job_plan, "Features", lambda folder: SimpleNamespace(index=index))
     plain, changed = (
-        step_need(SimpleNamespace(settings=TrainSettings(**own)), False).memory - GB // 2
-        for own in ({}, changes)
+        step_need(SimpleNamespace(settings=TrainSettings(**options)), False).memory - GB // 2
+        for options in ({}, changes)
     )
     assert changed == plain * times
 

@@ -46,11 +46,11 @@ def test_a_baseline_trains_an_epoch_and_predicts(preset, data, monkeypatch):
         run = data / "runs" / "tiny" / f"gnn-{slug}-s0"
         predicted = read_predictions(run)[TEST]
         assert predicted.keys() == {p.name for p in list_programs(data, COLLECTIONS[kind], TEST)}
-        assert all(np.isfinite(own).all() for own in predicted.values())
+        assert all(np.isfinite(scores).all() for scores in predicted.values())
         network = TrainedNetwork(run)  # from the run folder alone
         again = network(Features(data / "features" / "tiny" / slug), TEST)
-        for name, own in predicted.items():
-            np.testing.assert_allclose(again[name], own, rtol=1e-5, atol=1e-6)
+        for name, scores in predicted.items():
+            np.testing.assert_allclose(again[name], scores, rtol=1e-5, atol=1e-6)
 
 
 @cases(
@@ -77,6 +77,6 @@ def test_the_modes_and_ablations_that_are_documented_are_accepted(preset, settin
 
 def test_every_baseline_is_documented():
     rows = (PROJECT / "docs" / "baselines.md").read_text().splitlines()
-    for name, own in PUBLISHED.items():
-        cells = f"`{name}`", " ".join(own.kinds), own.what, own.source, own.departs
+    for name, baseline in PUBLISHED.items():
+        cells = f"`{name}`", " ".join(baseline.kinds), baseline.what, baseline.source, baseline.departs
         assert f"| {' | '.join(cells)} |" in rows, name

@@ -195,13 +195,13 @@ def test_two_at_once_with_spaces_in_names_give_the_same_bytes(home):
 
 
 def test_a_broken_model_of_ones_own_is_found_before_the_training(home, capsys):
-    own = home / "runs" / "own" / "trees"
-    shutil.copytree(home / "runs" / "smoke" / "ranker-tile-xla-s0", own)
-    (own / "predictions.npz").write_bytes(b"x")
+    user_run = home / "runs" / "own" / "trees"
+    shutil.copytree(home / "runs" / "smoke" / "ranker-tile-xla-s0", user_run)
+    (user_run / "predictions.npz").write_bytes(b"x")
     before = all_files(home)
     assert run("submission", "ensemble.extra=runs/own/*", "gnn.epochs=3") == 1
     said = capsys.readouterr().err
-    assert f"error: {own / 'predictions.npz'}: changed after it was written" in said
+    assert f"error: {user_run / 'predictions.npz'}: changed after it was written" in said
     assert "features: 5 of 5" in said and "train" not in said
     changed = {path for path, when in all_files(home).items() if before.get(path) != when}
     assert changed == {home / "runs" / "smoke" / "run.json"}

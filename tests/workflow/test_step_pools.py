@@ -51,8 +51,8 @@ class Recorded:
         self.workers, self.sent = workers, {}
 
     def offered(self, name, beside=()):
-        own = [worker for worker in self.workers if all(other in worker for other in beside)]
-        return max((worker.get(name, 0) for worker in own), default=0)
+        able_workers = [worker for worker in self.workers if all(other in worker for other in beside)]
+        return max((worker.get(name, 0) for worker in able_workers), default=0)
 
     def submit(self, function, *args, **options):
         self.sent[options["label"]] = options

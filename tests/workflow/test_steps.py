@@ -55,8 +55,8 @@ def test_without_a_number_of_seeds_each_kind_has_those_of_its_preset(preset, lay
     for step in steps:
         if step.stage == "train":
             model, _, rest = step.name.rpartition("-s")
-            own = counts["tile" if "tile" in model else "layout"]
-            own.setdefault(model, set()).add(int(rest))
+            model_seeds = counts["tile" if "tile" in model else "layout"]
+            model_seeds.setdefault(model, set()).add(int(rest))
     assert all(seeds == set(range(layout)) for seeds in counts["layout"].values())
     assert counts["tile"] and all(seeds == set(range(tile)) for seeds in counts["tile"].values())
     runs = {Path(run).name for step in steps if step.stage == "ensemble" for run in step.settings.runs}
@@ -109,7 +109,7 @@ def test_steps_take_each_others_folders_and_the_seeds():
         rankers = [run for run in runs if run not in networks]
         if c.name.endswith("random"):  # written by the training of the source's other search
             other = [steps[run.replace("random", "default")].settings for run in rankers]
-            assert [own.runs for own in other] == [[run] for run in rankers]
+            assert [ranker.runs for ranker in other] == [[run] for run in rankers]
         else:
             assert [steps[run].settings.seed for run in rankers] == [0, 1]
             assert {steps[run].settings.features for run in rankers} == {features.folder}
@@ -126,8 +126,8 @@ def test_chosen_models_alone_are_trained_and_combined(chosen):
     names = chosen.replace(" ", "").split(",")
     steps = by_folder(Plan("sample", "r", "sample", 1, {}, 1, chosen))
     for c in COLLECTIONS:
-        own = [f"runs/r/{model}-{c.slug}-s0" for model in MODELS[c.kind] if model in names]
-        assert steps[f"runs/r/ensemble-{c.slug}"].settings.runs == own
+        runs = [f"runs/r/{model}-{c.slug}-s0" for model in MODELS[c.kind] if model in names]
+        assert steps[f"runs/r/ensemble-{c.slug}"].settings.runs == runs
     assert any("training" in folder for folder in steps) == ("gnn" in names)
     assert any("/ranker-" in folder for folder in steps) == ("ranker" in names)
 
@@ -148,10 +148,10 @@ def test_a_choice_of_collections_trains_these_alone(only, groups, ranker):
     names = [Path(settings.folder).name for settings in steps]
     chosen = [slug for group in groups for slug in group]
     for start in ("", "ensemble-"):
-        own = [name for name in names if name.startswith(f"{start}layout")]
-        assert sorted(own) == sorted(f"{start}{slug}" for slug in chosen)
+        folders = [name for name in names if name.startswith(f"{start}layout")]
+        assert sorted(folders) == sorted(f"{start}{slug}" for slug in chosen)
     networks = [settings for settings in steps if isinstance(settings, TrainSettings)]
-    assert [s.features for s in networks] == [[f"features/r/{slug}" for slug in own] for own in groups]
+    assert [s.features for s in networks] == [[f"features/r/{slug}" for slug in slugs] for slugs in groups]
     rankers = [settings for settings in steps if isinstance(settings, RankerSettings)]
     assert {settings.train_on for settings in rankers} == {ranker}
     trained = [r for s in reversed(rankers) for r in (s.folder, *s.runs)]
@@ -336,6 +336,6 @@ def test_an_objective_may_be_chosen_although_the_preset_sets_what_it_does_not_re
     chosen = preset_settings("kaggle", {"ranker": {"objective": "regression"}}, "ranker", "layout")
     assert "pairs_per_config" not in chosen and RankerSettings(**chosen).objective == "regression"
     assert preset_settings("kaggle", {}, "ranker", "layout")["pairs_per_config"] == 4
-    own = {"ranker": {"objective": "regression", "pairs_per_config": 4}}
+    overrides = {"ranker": {"objective": "regression", "pairs_per_config": 4}}
     with pytest.raises(SettingsError, match="pairs_per_config: 4 has no effect with objective='regression'"):
-        RankerSettings(**preset_settings("kaggle", own, "ranker", "layout"))
+        RankerSettings(**preset_settings("kaggle", overrides, "ranker", "layout"))
