@@ -18,7 +18,7 @@ import numpy as np
 from fastslow.networks.hardware.memory import FreedMemory, resident_bytes
 
 MB = 1 << 20
-freed = FreedMemory(64 * MB, 64 * MB)
+freed = FreedMemory(64 * MB)
 before = resident_bytes()
 
 def held_after_step(blocks):  # blocks of 2 MB, a small one that stays after each

@@ -14,6 +14,9 @@ import numpy as np
 import torch
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
+_LEAST_SLACK = 1 << 29  # half of it cost a fifth of the time of a step
+_SETTLING = 10  # first steps, which show what steps take
+_OFTEN = 2  # steps from one return to the next that are too few
 
 
 def resident_bytes() -> int:
@@ -44,13 +47,16 @@ class FreedMemory:
     return. Elsewhere (macOS, musl) nothing is done.
 
     Args:
-        slack: Bytes above what was held after the last return; half of the default cost a fifth of the time
-            of a step. It rises by a quarter where two steps in a row exceed it, as steps of large graphs do.
-        most: Maximum of the slack, in bytes.
+        slack: Bytes above what was held after the last return; by default 512 MB or, where steps take more,
+            1.25 times what one of the first ten steps took, at most ``most``. It rises by a quarter where two
+            steps in a row exceed it, as larger graphs do.
+        most: Maximum of a slack that is learned, in bytes.
     """
 
-    def __init__(self, slack: int = 1 << 29, most: int = 1 << 30):
-        self._slack, self._most = min(slack, most), most
+    def __init__(self, slack: int | None = None, most: int = 1 << 30):
+        self._slack = slack or min(_LEAST_SLACK, most)
+        self._learns = slack is None
+        self._most = most
         libc = ctypes.CDLL(None)
         self._trim = getattr(libc, "malloc_trim", None)
         if self._trim:
@@ -58,19 +64,23 @@ class FreedMemory:
             libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
             libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
         self._base = resident_bytes()
-        self._exceeded = False
+        self._steps = 0
+        self._returned = -_OFTEN
 
     def after_step(self) -> None:
         """Return freed blocks if more is held than the bound; call it where little is in use."""
         if not self._trim:
             return
-        again = self._exceeded
-        self._exceeded = resident_bytes() - self._base > self._slack
-        if self._exceeded:
-            if again:
-                self._slack = min(self._slack + self._slack // 4, self._most)
+        held = resident_bytes() - self._base
+        self._steps += 1
+        often = held > self._slack and self._steps - self._returned < _OFTEN
+        if self._learns and (often or self._steps <= _SETTLING):
+            taken = self._slack if often else held
+            self._slack = max(self._slack, min(taken + taken // 4, self._most))
+        if held > self._slack:
             self._trim(0)
             self._base = resident_bytes()
+            self._returned = self._steps
 
 
 _Value = TypeVar("_Value")
