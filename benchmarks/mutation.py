@@ -102,7 +102,7 @@ def draw(source: str, rng: random.Random) -> list[tuple[int, str, int]]:
     arithmetic from outnumbering conditions.
 
     Returns:
-        Line, operator and occurrence of each, as :func:`cosmic_ray.mutating.mutate_code` counts.
+        Line, operator and occurrence of each, as ``cosmic_ray.mutating.mutate_code`` counts.
     """
     from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.plugins import get_operator, operator_names
