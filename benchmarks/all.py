@@ -28,9 +28,9 @@ from pathlib import Path
 from common.graph_files import REAL, SAMPLE
 from common.report import table
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
-from fastslow.competition.reader import file_fingerprint
 from fastslow.core.artifacts import commit
 from fastslow.core.files import atomic_path, digest, file_digest, read_json, write_json
+from fastslow.core.npz_io import file_fingerprint
 from fastslow.core.settings import PROJECT, resolve
 from fastslow.core.source import source_digest
 from fastslow.runs.packaged import ARCHIVE, FOLDER

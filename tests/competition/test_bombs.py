@@ -6,9 +6,11 @@ import zipfile
 import numpy as np
 import pytest
 
-from fastslow.competition import reader, schema
+from fastslow.competition import reader
 from fastslow.competition.catalog import ProgramFile, get_collection
+from fastslow.competition.reader import read_choices
 from fastslow.competition.schema import LARGEST, SCHEMA, check_schema
+from fastslow.core import npz_io
 from fastslow.core.errors import DataError
 from fastslow.core.npz_io import Header
 from fastslow.features.configs.default_layouts import find_default_layouts
@@ -63,27 +65,27 @@ def headers(kind, **sizes):
 
 
 def test_the_largest_file_of_the_competition_is_allowed_on_a_small_machine(monkeypatch):
-    monkeypatch.setattr(schema, "machine_memory", lambda: 1 << 30)
+    monkeypatch.setattr(npz_io, "machine_memory", lambda: 1 << 30)
     largest = {"N": 43_614, "E": 100_000, "K": 3_143, "C": 100_040}
     assert check_schema("x.npz", "layout", headers("layout", **largest)) == largest
 
 
 def test_a_file_that_the_memory_cannot_hold_is_refused(monkeypatch):
-    monkeypatch.setattr(schema, "machine_memory", lambda: 1 << 30)
+    monkeypatch.setattr(npz_io, "machine_memory", lambda: 1 << 30)
     large = headers("layout", N=1_000_000, E=1, K=1, C=1)
-    with pytest.raises(DataError, match=r"x\.npz: needs 1\.7 GB of memory to be read, this machine has 1\.1"):
+    with pytest.raises(DataError, match=r"x\.npz: reading it needs 1\.7 GB of memory, this machine has 1\.1"):
         check_schema("x.npz", "layout", large)
 
 
 def test_streamed_choices_are_held_to_the_memory(tmp_path, monkeypatch):
     path = write_npz(tmp_path / "x.npz", layout_arrays(configs=4000))
-    expected = npz_program(path, "layout")
-    needed = reader._COPIES * expected.choices.values.nbytes
-    monkeypatch.setattr(reader, "machine_memory", lambda: needed)
-    assert len(npz_program(path, "layout").choices) == 4000
-    monkeypatch.setattr(reader, "machine_memory", lambda: needed // 4)
-    with pytest.raises(DataError, match=r"x\.npz: its first [\d,]+ configurations make \d+ separate choices"):
-        npz_program(path, "layout")
+    _, expected = read_choices(path)
+    needed = reader._COPIES * expected.values.nbytes
+    monkeypatch.setattr(npz_io, "machine_memory", lambda: needed)
+    assert len(read_choices(path)[1]) == 4000
+    monkeypatch.setattr(npz_io, "machine_memory", lambda: needed // 4)
+    with pytest.raises(DataError, match=r"x\.npz: holding the \d+ separate choices of its first [\d,]+ conf"):
+        read_choices(path)
 
 
 def test_a_bomb_beside_a_file_is_refused_too(tmp_path):

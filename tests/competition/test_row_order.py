@@ -4,14 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.row_order import (
-    LAUNCH,
-    digest_of_orders,
-    read_row_orders,
-    release_of,
-    releases_in_words,
-    row_order,
-)
+from fastslow.competition.row_order import LAUNCH, release_of, releases_in_words, row_order
+from fastslow.kaggle.provenance import digest_of_orders, read_row_orders
 from helpers.competition_files import REAL, layout_arrays, needs_real, write_npz
 
 ID, CONFIGS = "layout:xla:random:x", "node_config_feat"

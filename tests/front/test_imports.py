@@ -62,16 +62,9 @@ BELOW = {
 
 SCIENCE = ("competition", "hlo", "features", "networks", "rankers", "ensemble")
 """Packages of fastslow that take arrays and plain options, and know no settings, folders or machines."""
-READING = {"errors", "npz_io", "input_files"}
-"""Modules of core that the science imports: errors, and the safe reading of files."""
-ALSO = {
-    "fastslow.competition.reader": {"files", "memory"},  # a fingerprint; a file beyond the memory
-    "fastslow.competition.schema": {"memory"},
-    "fastslow.competition.row_order": {"files", "progress"},
-    "fastslow.hlo.reader": {"isolated"},  # parsers of others may abort
-    "fastslow.hlo.forms": {"isolated"},
-}
-"""What some of its modules import of core beside these."""
+READING = {"errors", "input_files", "npz_io", "isolated"}
+"""Modules of core that the science imports: errors, and the safe reading of files. Parsers of others are run
+in a process of their own."""
 
 ROOMS = {
     "fastslow.networks": (
@@ -159,7 +152,7 @@ def test_the_science_imports_of_core_errors_and_safe_reading():
     for module in MODULES:
         if shelf(module) == "fastslow" and package(module) in SCIENCE:
             core = {other.split(".")[2] for other in imports(module) if package(other) == "core"}
-            assert core <= READING | ALSO.get(module, set()), f"{module} imports {core}"
+            assert core <= READING, f"{module} imports {core - READING}"
 
 
 def test_a_room_imports_only_the_rooms_before_it():

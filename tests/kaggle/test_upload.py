@@ -10,12 +10,11 @@ import pytest
 from fastslow import cli
 from fastslow.competition import row_order
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.competition.row_order import read_row_orders
 from fastslow.core.errors import DataError
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.kaggle import api_process, client
 from fastslow.kaggle import upload as upload_module
-from fastslow.kaggle.provenance import GOOGLE, KAGGLE, PROVENANCE, record_provenance
+from fastslow.kaggle.provenance import GOOGLE, KAGGLE, PROVENANCE, read_row_orders, record_provenance
 from fastslow.kaggle.upload import upload
 from helpers.kaggle_stub import KaggleStub, call_here, clean_environment
 

@@ -41,6 +41,9 @@ CONVOLUTION = OPCODES["convolution"]
 DOT = OPCODES["dot"]
 RESHAPE = OPCODES["reshape"]
 
+CONFIGURED = {"convolution": CONVOLUTION, "dot": DOT, "reshape": RESHAPE}
+"""Ids of the opcodes whose tensors a layout configuration arranges, by the names that columns have."""
+
 
 def opcode_number(name: str) -> int:
     """Return the number of an HLO opcode such as ``dot``, 1 to 120, as ``node_opcode`` has it.

@@ -25,9 +25,7 @@ from fastslow.competition.layouts import (
 from fastslow.competition.schema import DEFAULTS, REMEDY, check_schema, check_values, refuse, whole_keys
 from fastslow.competition.tied_choices import ChoiceFinder, Choices
 from fastslow.core.errors import DataError, counted
-from fastslow.core.files import digest
-from fastslow.core.memory import machine_memory
-from fastslow.core.npz_io import Header, read_arrays, read_checksums, read_headers, stream_rows
+from fastslow.core.npz_io import Header, check_memory, read_arrays, read_headers, stream_rows
 
 _CHUNK_BYTES = 1 << 20  # of configurations at once: they stay in the processor's cache
 _COPIES = 3  # of the choices, while the groups are put in order
@@ -91,11 +89,6 @@ class Program:
             config_feat=None if self.config_feat is None else self.config_feat[rows],
             normalizers=None if self.normalizers is None else self.normalizers[rows],
         )
-
-
-def file_fingerprint(path: Path) -> str:
-    """Return a digest of the file's content, from the checksums in its zip directory (no decompression)."""
-    return digest(read_checksums(path))
 
 
 def read_npz(file: ProgramFile, labelled: bool = False) -> Program:
@@ -215,16 +208,14 @@ def find_choices(path: Path, rows: Iterable[np.ndarray]) -> tuple[np.ndarray, Ch
     """
     finder = None
     start = 0
-    memory = machine_memory()
     for chunk in rows:
         finder = finder or ChoiceFinder(chunk.shape[1])
         values = finder.explain(_layout_numbers(path, chunk, start))
         finder.add(values)
         start += len(chunk)
-        if _COPIES * finder.held > memory:
-            separate = counted(values.shape[1], "separate choice")
-            problem = f"its first {start:,} configurations make {separate},"
-            raise DataError(path, f"{problem} too many for {memory / 1e9:.1f} GB of memory", REMEDY)
+        separate = counted(values.shape[1], "separate choice")
+        what = f"holding the {separate} of its first {start:,} configurations"
+        check_memory(path, _COPIES * finder.held, what)
     assert finder is not None, "an array of no rows has one empty chunk"
     return finder.finish()
 

@@ -14,9 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, ProgramFile, list_programs
-from fastslow.core.files import digest
 from fastslow.core.npz_io import stream_rows
-from fastslow.core.progress import progress
 
 Release = Literal["launch", "reordered", "unknown"]
 _IN_WORDS: Mapping[Release, str] = {
@@ -66,13 +64,6 @@ def layout_files(root: Path, split: str) -> list[ProgramFile]:
     return [program for collection in there for program in list_programs(root, collection, split)]
 
 
-def read_row_orders(root: Path) -> dict[str, RowOrder]:
-    """Return the row order of every layout test file under a data root, by the file's ID."""
-    programs = layout_files(root, TEST)
-    bar = progress(programs, desc="row order of the test files", unit="file", disable=len(programs) < 10)
-    return {program.id: row_order(program.path) for program in bar}
-
-
 def release_of(root: Path, split: str) -> Release:
     """Return the release of the layout files of a split under a data root, as far as known files tell it."""
     orders = [(row_order(p.path), LAUNCH[p.id]) for p in layout_files(root, split) if p.id in LAUNCH]
@@ -95,12 +86,3 @@ def releases_in_words(root: Path) -> str:
         for split in (VALID, TEST)
         if layout_files(root, split)
     )
-
-
-def digest_of_orders(orders: Mapping[str, RowOrder]) -> dict[str, str]:
-    """Return one digest of the row orders of each layout collection, by its name."""
-    by_collection = {
-        c.name: [(key, o.order) for key, o in sorted(orders.items()) if key.startswith(f"{c.name}:")]
-        for c in COLLECTIONS
-    }
-    return {name: digest(rows) for name, rows in by_collection.items() if rows}

@@ -10,8 +10,7 @@ from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.node_columns import COLUMN_NAMES
 from fastslow.competition.opcodes import OPCODES
 from fastslow.core.errors import DataError
-from fastslow.core.memory import machine_memory
-from fastslow.core.npz_io import Header
+from fastslow.core.npz_io import Header, check_memory
 
 NODE_FEATURES = len(COLUMN_NAMES)
 TILE_ROLES = ("kernel", "output", "input")  # the tensors of a kernel, in the order of config_feat
@@ -121,9 +120,7 @@ def check_schema(
             raise DataError(path, f"declares {count:,} {what}, at most {largest:,} are read", REMEDY)
     whole = [headers[key] for key in keys or whole_keys(kind)]
     needed = _COPIES * sum(prod(header.shape) * header.dtype.itemsize for header in whole)
-    if needed > (memory := machine_memory()):
-        problem = f"needs {needed / 1e9:.1f} GB of memory to be read, this machine has {memory / 1e9:.1f} GB"
-        raise DataError(path, problem, "Read it on a machine with more memory")
+    check_memory(path, needed, "reading it")
     return sizes
 
 

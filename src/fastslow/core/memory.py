@@ -2,6 +2,7 @@
 
 import math
 import os
+from functools import cache
 from pathlib import Path
 
 STEP_MEMORY = "FASTSLOW_STEP_MEMORY"
@@ -12,6 +13,7 @@ _GROUPS = Path("/sys/fs/cgroup")
 _IN_GROUPS = Path("/proc/self/cgroup")  # lines such as 4:cpu,cpuacct:/slice (cgroup v1) and 0::/slice (v2)
 
 
+@cache  # it is asked for every chunk of a file
 def machine_memory() -> int:
     """Return the bytes of memory that this machine has, or the container or job that this process is in."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

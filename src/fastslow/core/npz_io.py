@@ -18,8 +18,9 @@ import numpy as np
 from numpy.lib import format as npy
 
 from fastslow.core.errors import DataError, explain_storage
-from fastslow.core.files import atomic_path
+from fastslow.core.files import atomic_path, digest
 from fastslow.core.input_files import check_regular
+from fastslow.core.memory import machine_memory
 
 CHUNK_BYTES = 8_000_000
 MAX_ARRAY_BYTES = 1 << 30
@@ -145,6 +146,31 @@ def read_checksums(path: Path, remedy: str = "") -> list[tuple[str, int, int]]:
     """
     with _opened(path, remedy) as archive:
         return [(info.filename, info.file_size, info.CRC) for info in archive.infolist()]
+
+
+def file_fingerprint(path: Path) -> str:
+    """Return a digest of the file's content, from the checksums in its zip directory (no decompression).
+
+    Raises:
+        DataError: As for :func:`read_checksums`.
+    """
+    return digest(read_checksums(path))
+
+
+def check_memory(path: Path, needed: int, what: str) -> None:
+    """Refuse a file that this machine cannot hold.
+
+    Args:
+        path: The file, for the message.
+        needed: Bytes of memory.
+        what: What needs them, the subject of the message.
+
+    Raises:
+        DataError: The machine, or the container or job that this process is in, has less memory.
+    """
+    if needed > (memory := machine_memory()):
+        problem = f"{what} needs {needed / 1e9:.1f} GB of memory, this machine has {memory / 1e9:.1f} GB"
+        raise DataError(path, problem, "Read it on a machine with more memory")
 
 
 def read_arrays(path: Path, keys: Iterable[str] | None = None, remedy: str = "") -> dict[str, np.ndarray]:

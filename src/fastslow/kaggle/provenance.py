@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fastslow.competition.catalog import TEST
-from fastslow.competition.row_order import digest_of_orders, layout_files, read_row_orders, release_of
+from fastslow.competition.catalog import COLLECTIONS, TEST
+from fastslow.competition.row_order import RowOrder, layout_files, release_of, row_order
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.files import write_json
+from fastslow.core.files import digest, write_json
+from fastslow.core.progress import progress
 from fastslow.core.records import Record, read_record
 
 PROVENANCE = "provenance.json"
@@ -51,6 +52,22 @@ def record_provenance(root: Path, source: str, splits: Iterable[str]) -> None:
     facts = {key: value._asdict() for key, value in sorted(read_row_orders(root).items())}
     release = release_of(root, TEST)
     write_json(path, {"sources": dict(sorted(sources.items())), "row_order": facts, "release": release})
+
+
+def read_row_orders(root: Path) -> dict[str, RowOrder]:
+    """Return the row order of every layout test file under a data root, by the file's ID."""
+    programs = layout_files(root, TEST)
+    bar = progress(programs, desc="row order of the test files", unit="file", disable=len(programs) < 10)
+    return {program.id: row_order(program.path) for program in bar}
+
+
+def digest_of_orders(orders: Mapping[str, RowOrder]) -> dict[str, str]:
+    """Return one digest of the row orders of each layout collection, by its name."""
+    by_collection = {
+        c.name: [(key, o.order) for key, o in sorted(orders.items()) if key.startswith(f"{c.name}:")]
+        for c in COLLECTIONS
+    }
+    return {name: digest(rows) for name, rows in by_collection.items() if rows}
 
 
 def _read_sources(root: Path) -> dict[str, dict[str, str]]:

@@ -130,7 +130,7 @@ def state_terms(graph: Graph, kind: str, node: np.ndarray, codes: np.ndarray) ->
 
     Args:
         graph: A layout graph.
-        kind: One of ``KINDS``.
+        kind: A name in :data:`fastslow.competition.opcodes.CONFIGURED`.
         node: ``(S,)`` position of the node of each state.
         codes: ``(S, 3)`` its layouts, positions in ``graph.layouts``.
 

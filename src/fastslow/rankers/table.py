@@ -9,9 +9,9 @@ import pandas as pd
 
 from fastslow.competition import node_columns
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
-from fastslow.competition.opcodes import OPCODES, opcode_name
+from fastslow.competition.opcodes import CONFIGURED, OPCODES, opcode_name
 from fastslow.core.errors import DataError
-from fastslow.features.configs.config_tensors import KINDS, roles_of
+from fastslow.features.configs.config_tensors import roles_of
 from fastslow.features.configs.copies import PairStates
 from fastslow.features.configs.layout_states import LayoutStates, tensor_positions
 from fastslow.features.configs.tpu_tiling import tile
@@ -184,7 +184,7 @@ def physical_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
     """
     kinds = graph.node_opcode[graph.config_index]
     parts, names = [], []
-    for kind, opcode in KINDS.items():
+    for kind, opcode in CONFIGURED.items():
         nodes = np.flatnonzero(kinds == opcode)
         states = LayoutStates(graph.choices, tensor_positions(nodes[:, None], np.arange(len(ROLES))))
         terms, term_names = state_terms(graph, kind, nodes[states.item], states.codes)
@@ -216,8 +216,8 @@ def _copy_sums(graph: Graph) -> tuple[np.ndarray, list[str]]:
     each = (each * states.copied[:, None]).astype(np.float64)
     kinds = graph.node_opcode[graph.config_index]
     groups: dict[str, np.ndarray] = {}
-    for first, producer_kind in KINDS.items():
-        for second, consumer_kind in KINDS.items():
+    for first, producer_kind in CONFIGURED.items():
+        for second, consumer_kind in CONFIGURED.items():
             joined = (kinds[producer] == producer_kind) & (kinds[consumer] == consumer_kind)
             for name in roles_of(second)[1:]:
                 groups[f"{first}_to_{second}_{name}"] = joined & (role == ROLES.index(name))
@@ -244,7 +244,7 @@ def context_features(graph: Graph, kind: str) -> tuple[np.ndarray, list[str]]:
     output = graph.node_feat[roots[-1], node_columns.SHAPE] if len(roots) else np.zeros(LAYOUT_WIDTH)
     values = {"nodes": graph.num_nodes, "edges": len(graph.edge_index)}
     values |= dict(zip(_COUNTS, counts, strict=True))
-    for name, opcode in KINDS.items():
+    for name, opcode in CONFIGURED.items():
         values[f"elements_{name}"] = elements[graph.node_opcode == opcode].sum()
     values |= {f"output_size_{axis}": max(size, 0) for axis, size in enumerate(output)}
     if kind == "layout":
@@ -252,7 +252,7 @@ def context_features(graph: Graph, kind: str) -> tuple[np.ndarray, list[str]]:
         size = graph_tensor_bytes(graph).sum(1)
         flops = node_flops(graph)
         values["pairs"] = len(graph.pairs)
-        for name, opcode in KINDS.items():
+        for name, opcode in CONFIGURED.items():
             of_kind = kinds == opcode
             values[f"configurable_{name}"] = of_kind.sum()
             values[f"flops_{name}"] = flops[of_kind].sum()

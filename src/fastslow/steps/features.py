@@ -20,7 +20,7 @@ from fastslow.competition.catalog import (
     get_collection,
     list_programs,
 )
-from fastslow.competition.reader import file_fingerprint, read_npz
+from fastslow.competition.reader import read_npz
 from fastslow.competition.row_order import row_order
 from fastslow.competition.rules.program_rules import check_program
 from fastslow.core.artifacts import Artifact
@@ -28,6 +28,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.files import atomic_path, digest, file_digest
 from fastslow.core.isolated import end_with_parent
 from fastslow.core.memory import step_cores, step_memory
+from fastslow.core.npz_io import file_fingerprint
 from fastslow.core.progress import progress
 from fastslow.core.settings import Names, NonNegative, Settings, Threads, Unread, find_data, resolve, unkeyed
 from fastslow.core.source import source_digest

@@ -16,12 +16,13 @@ from fastslow.competition.catalog import (
     list_programs,
 )
 from fastslow.competition.data_quality import Quality, measure_quality
-from fastslow.competition.reader import file_fingerprint, read_npz
+from fastslow.competition.reader import read_npz
 from fastslow.competition.row_order import releases_in_words
 from fastslow.competition.rules.program_rules import check_program
 from fastslow.core.errors import DataError, counted
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.memory import step_cores
+from fastslow.core.npz_io import file_fingerprint
 from fastslow.core.progress import progress, ticking
 from fastslow.core.settings import Names, Settings, find_data, resolve
 from fastslow.core.shown import Shown

@@ -10,9 +10,10 @@ import numpy as np
 
 from fastslow.competition.catalog import TEST, ProgramFile
 from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES, format_layout
-from fastslow.competition.reader import Program, file_fingerprint, program_of
+from fastslow.competition.reader import Program, program_of
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import digest
+from fastslow.core.npz_io import file_fingerprint
 from fastslow.core.progress import TICK_SECONDS, progress, ticking
 from fastslow.core.settings import find_typed, resolve
 from fastslow.hlo.graph_arrays import graph_arrays

@@ -24,7 +24,7 @@ from fastslow.competition.node_columns import (
     TUPLE_SHAPES,
     WINDOW_REVERSAL,
 )
-from fastslow.competition.opcodes import OPCODES, opcode_name
+from fastslow.competition.opcodes import CONFIGURED, OPCODES, opcode_name
 from fastslow.competition.reader import Program
 from fastslow.competition.rules.node_rules import first_fault
 from fastslow.competition.schema import (
@@ -96,7 +96,6 @@ def _foreign() -> np.ndarray:
 
 _FOREIGN = _foreign()
 _OF_NO_LIST = np.array([name.endswith("_product") for name in COLUMN_NAMES], np.float32)
-_IS_CONFIGURABLE = _of("convolution dot reshape")
 
 
 def check_program(program: Program) -> None:
@@ -280,7 +279,7 @@ def _check_configurable(path: Path, ids: np.ndarray, opcodes: np.ndarray) -> Non
     """Refuse configurable nodes that are named twice or of other opcodes than TpuGraphs configures."""
     if len(np.unique(ids)) < len(ids):
         raise DataError(path, "node_config_ids names a node twice", REMEDY)
-    other = ~_IS_CONFIGURABLE[opcodes[ids]]
+    other = ~np.isin(opcodes[ids], [*CONFIGURED.values()])
     if other.any():
         position = int(np.argmax(other))
         node = ids[position]

@@ -15,16 +15,14 @@ import numpy as np
 
 from fastslow.competition import node_columns
 from fastslow.competition.layouts import ROLES
-from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
+from fastslow.competition.opcodes import CONFIGURED, CONVOLUTION, DOT, RESHAPE
 
-KINDS = {"convolution": CONVOLUTION, "dot": DOT, "reshape": RESHAPE}
-"""Opcode ids of the operations whose tensors a configuration arranges, by the names that columns have."""
 _OPERANDS = {CONVOLUTION: 2, DOT: 2, RESHAPE: 1}
 
 
 def roles_of(kind: str) -> tuple[str, ...]:
     """Return which tensors of an operation of this kind a configuration arranges, of ``layouts.ROLES``."""
-    return ROLES[: 1 + _OPERANDS[KINDS[kind]]]
+    return ROLES[: 1 + _OPERANDS[CONFIGURED[kind]]]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ have to be moved. :mod:`fastslow.features.configs.default_layouts` finds the com
 import numpy as np
 
 from fastslow.competition.layouts import num_elements
-from fastslow.features.configs.config_tensors import KINDS, roles_of
+from fastslow.competition.opcodes import CONFIGURED
+from fastslow.features.configs.config_tensors import roles_of
 from fastslow.features.configs.default_layouts import is_off_default
 from fastslow.features.configs.layout_states import LayoutStates, tensor_positions
 from fastslow.features.configs.tpu_tiling import tile
@@ -56,7 +57,7 @@ def violation_features(graph: Graph) -> tuple[np.ndarray, list[str]]:
     kinds = graph.node_opcode[graph.config_index]
     weights = _node_weights(graph)
     cells: dict[str, dict[str, np.ndarray]] = {}
-    for kind, opcode in KINDS.items():
+    for kind, opcode in CONFIGURED.items():
         for role, name in enumerate(roles_of(kind)):
             nodes = np.flatnonzero((kinds == opcode) & (graph.tensor_sizes[:, role, 0] > 0))
             states = LayoutStates(graph.choices, tensor_positions(nodes, role)[:, None])
