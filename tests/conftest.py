@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from joblib.externals.loky import backend
-from matplotlib.figure import Figure
 
 from fastslow.core import artifacts, figures
 from fastslow.runs.features_folder import Features
@@ -27,7 +26,7 @@ from fastslow.workflow import forked_kernels
 from helpers.competition_files import write_data_root
 from helpers.forked_workers import FORKED
 from helpers.startup import sitecustomize  # noqa: F401 (for this process, which has begun)
-from helpers.undrawn import save_pixel
+from helpers.undrawn import one_pixel
 from helpers.workspace import finished, home  # noqa: F401 (fixtures)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -85,7 +84,7 @@ def forked_workers(request):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Save pictures of one pixel, where no test looks at them."""
-    monkeypatch.setattr(Figure, "savefig", save_pixel)
+    monkeypatch.setattr(figures, "_raster", one_pixel)
     monkeypatch.setattr(figures, "_lay_out", lambda figure: None)
 
 

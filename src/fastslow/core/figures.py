@@ -281,7 +281,7 @@ def png_bytes(figure: "Figure", dpi: float = DPI, colours: int | None = 256) -> 
         colours: Size of the palette, which keeps the file small, 1 to 256; None keeps all colours.
     """
     buffer = io.BytesIO()
-    _raster(figure, dpi, colours).save(buffer, format="png", optimize=True)
+    _raster(figure, dpi, colours).save(buffer, format="png")
     return buffer.getvalue()
 
 
@@ -337,10 +337,13 @@ _SOURCE = "Source"
 
 
 def _raster(figure: "Figure", dpi: float, colours: int | None) -> "Image":
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi)
-    with Image.open(buffer) as image:
-        image.load()
-        return image.convert("RGB").quantize(colours, dither=Image.Dither.NONE) if colours else image.copy()
+    figure.set_dpi(dpi)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # type: ignore[no-untyped-call]  # savefig would pack the pixels, to be unpacked at once
+    size = canvas.get_width_height()
+    pixels = canvas.buffer_rgba()  # type: ignore[no-untyped-call]
+    image = Image.frombuffer("RGBA", size, pixels, "raw", "RGBA", 0, 1)
+    return image.convert("RGB").quantize(colours, dither=Image.Dither.NONE) if colours else image

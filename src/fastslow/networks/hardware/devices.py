@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 import torch
@@ -50,10 +51,10 @@ def seed_generator(device: torch.device, seed: int) -> None:
     (torch.default_generator if device.type == "cpu" else torch).manual_seed(seed)
 
 
-def autocast(device: torch.device) -> torch.autocast:
+def autocast(device: torch.device) -> AbstractContextManager:
     """Return the context in which a network runs in its device's precision, see :func:`pick_precision`."""
     precision = pick_precision(device)
-    return torch.autocast(device.type, precision, enabled=precision is not torch.float32)
+    return nullcontext() if precision is torch.float32 else torch.autocast(device.type, precision)
 
 
 def loss_scaler(device: torch.device) -> torch.amp.GradScaler:

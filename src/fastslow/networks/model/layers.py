@@ -65,8 +65,8 @@ class Dropout(nn.Module):
         words = torch.empty(math.ceil(x.numel() / 4), dtype=torch.int64, device=x.device)
         words.random_(-(2**63), None)
         drawn = words.view(torch.int16)[: x.numel()].view(x.shape)  # from -2**15 to 2**15 - 1
-        kept = drawn >= self.dropped - 2**15
-        return x * (kept.to(x.dtype) / (1 - self.dropped / 2**16))
+        kept = drawn.ge_(self.dropped - 2**15)  # 0 or 1, in place: bool takes six times as long
+        return x * kept.to(x.dtype).div_(1 - self.dropped / 2**16)
 
 
 class SageConv(nn.Module):

@@ -92,7 +92,8 @@ class Trunk(nn.Module):
         blocks = self.blocks[: len(batch.levels) - 1]
         for block, below, level in zip(blocks, batch.levels[:-1], batch.levels[1:], strict=True):
             x = block(x, layouts, below, level, complete)
-            layouts = take_rows(layouts, level.itself)
+            if level is not batch.levels[-1]:
+                layouts = take_rows(layouts, level.itself)
         return x
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:

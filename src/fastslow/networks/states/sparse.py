@@ -1,5 +1,6 @@
 """Products with constant sparse matrices, forward and backward."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,13 @@ def move(tensor: Tensor, device: torch.device) -> Tensor:
     """Copy a tensor ``(...)`` to a device; to a GPU through pinned memory, so that the host does not wait."""
     tensor = tensor.pin_memory() if device.type == "cuda" else tensor
     return tensor.to(device, non_blocking=True)
+
+
+def no_autocast(device: torch.device) -> AbstractContextManager:
+    """Return the context in which autocast is off; where it is off already, one that costs nothing."""
+    if torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ class _SparseMatmul(torch.autograd.Function):
     @staticmethod
     def forward(context, x, forward, backward):
         context.backward_matrix = backward
-        return forward @ x.contiguous()
+        return forward @ x.detach().contiguous()  # embedding_bag would keep what only its own gradient needs
 
     @staticmethod
     def backward(context, gradient):
@@ -87,7 +95,7 @@ class SparseOperator:
 
     def __matmul__(self, x: Tensor) -> Tensor:
         """Return ``matrix @ x`` ``(rows, D)`` of ``x`` ``(columns, D)`` in float32, also under autocast."""
-        with torch.autocast(x.device.type, enabled=False):
+        with no_autocast(x.device):
             x = x.float()
             for forward, *backward in reversed(self._factors):
                 x = _SparseMatmul.apply(x, forward, *backward) if backward else forward @ x.contiguous()
@@ -112,7 +120,7 @@ def largest_rows(operator: SparseOperator, x: Tensor) -> Tensor:
     The matrix ``(rows, columns)`` has no empty row, ``x`` is ``(columns, D)`` and the result ``(rows, D)``
     float32. Of equal rows the gradient goes to one.
     """
-    with torch.autocast(x.device.type, enabled=False):
+    with no_autocast(x.device):
         x = x.float()
         for forward, *_ in reversed(operator._factors):
             x = functional.embedding_bag(
