@@ -29,7 +29,7 @@ PHASES = {
         "networks/training/train.py:predict",
         "networks/predict/dataset.py:predict",
     ),
-    "networks: states of configurations": ("networks/predict/dataset.py", "fastslow/networks/states"),
+    "networks: states of configurations": ("networks/predict/dataset.py", "networks/states/config_states.py"),
     "networks: steps of training": ("fastslow/networks/training/train.py",),
     "rankers: tables": ("fastslow/rankers/table.py",),
     "rankers: scores on valid, predictions": ("rankers/fit.py:predict", "steps/ranker.py:predict"),

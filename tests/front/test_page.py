@@ -24,7 +24,7 @@ from fastslow.steps.ranker_settings import RankerSettings
 
 COLLECTIONS = [get_collection(name) for name in ("layout:xla:default", "layout:xla:random")]
 PROGRAMS = {"train": 5, "valid": 2, "test": 2}
-FILES, NETWORK_FILES, LINES, RANK_FILES = 45, 15, 6844, 70
+FILES, NETWORK_FILES, LINES, RANK_FILES = 45, 15, 6875, 70
 
 
 @pytest.fixture(scope="module")

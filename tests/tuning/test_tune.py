@@ -73,6 +73,7 @@ def test_replay_of_a_file_finds_its_best(npz, tmp_path, strategy):
     assert study.history.best[1] == labels.min()
     facts = summarise_study(study)
     assert facts["value"] == "the labels of labelled.npz"
+    assert facts["strategy"] == {"guided": "guided, from a random order", "random": "random"}[strategy]
     assert "no configuration is left" in facts["evaluations"]
     gained = bool(labels.min() < study.default)
     assert facts["result"].startswith("gained: " if gained else "nothing gained")

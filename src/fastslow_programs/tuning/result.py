@@ -61,7 +61,7 @@ def summarise_study(study: Study) -> pd.Series:
         "value": target.evaluator.name,
         "evaluations": f"{history.spent}, {len(history.failures)} of them failed",
         "space": f"{_count(target.space.size)} configurations of {choices}",
-        "strategy": study.settings.strategy,
+        "strategy": study.searched_by,
     }
     if history.failures:
         facts["failures"] = count_reasons(history.failures)
@@ -318,7 +318,7 @@ def study_page(study: Study) -> str:
         told = kept if _keeps_default(study) else against(best[1] / default).removesuffix(" the default")
         note = study.target.evaluator.name if _is_ratio(study) else value_text(best[1], study)
         numbers.append(Number("best against the default", told, note))
-    numbers.append(Number("evaluations", f"{study.history.spent}", f"{study.settings.strategy} search"))
+    numbers.append(Number("evaluations", f"{study.history.spent}", study.searched_by))
     size = study.target.space.size
     share = f"{percent(len(study.history) / size, 1)} of them were evaluated" if size else ""
     numbers.append(Number("configurations", _count(size), share))

@@ -44,6 +44,12 @@ class Study:
         return self.kept.history
 
     @property
+    def searched_by(self) -> str:
+        """The strategy in words: its name, and whether it has no model to be guided by at the start."""
+        alone = self.strategy.name == GUIDED and not self.target.pretrained
+        return f"{self.strategy.name}, from a random order" if alone else self.strategy.name
+
+    @property
     def default(self) -> float | None:
         """Value of the default: as the file states it, or as it was evaluated; None where it is not known."""
         if self.target.default_value:
