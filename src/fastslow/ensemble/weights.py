@@ -50,7 +50,7 @@ def combine(
 def equal_weights(models: Iterable[Sequence[str]]) -> dict[str, float]:
     """Return the same weight for every model, divided among its members."""
     models = list(models)
-    return _shares(models, Counter(range(len(models))))
+    return {name: 1 / len(models) / len(names) for names in models for name in names}
 
 
 def _shares(models: Sequence[Sequence[str]], times: Counter[int]) -> dict[str, float]:
