@@ -21,9 +21,8 @@ _OFTEN = 2  # steps from one return to the next that are too few
 def resident_bytes() -> int:
     """Return the memory that this process holds; 0 where the system does not say."""
     try:
-        with open(
-            "/proc/self/statm", "rb", buffering=0
-        ) as file:  # asked after every step: no buffer, no text
+        # without a buffer and without decoding: it is asked after every step
+        with open("/proc/self/statm", "rb", buffering=0) as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except FileNotFoundError:
         return 0
