@@ -10,7 +10,7 @@ from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError
 from fastslow.networks.training.train import Training
 from fastslow.runs.features_folder import Features, read_graph
-from fastslow.runs.predictions import PREDICTIONS
+from fastslow.runs.predictions import PREDICTIONS, read_run_manifest
 from fastslow.runs.tensors import SET_ASIDE, load_weights
 from fastslow.runs.trained_network import WEIGHTS, TrainedNetwork
 from fastslow.runs.trained_ranker import MODEL, read_ranker
@@ -281,3 +281,40 @@ def test_the_run_of_another_model_is_refused(good):
     said = "ranker: a run of 'ranker', not of a network. Name a network's run folder"
     with pytest.raises(DataError, match=said):
         TrainedNetwork(good.root / "ranker")
+
+
+ENSEMBLE = [
+    (manifest("members", "a", "weight", value=-0.5), "members.a.weight is -0.5"),
+    (manifest("members", "a", "weight", value=1.5), "members.a.weight is 1.5"),
+    (manifest("members", "a", "weight", value=5e-324), "the weights sum to 0.25, not to 1"),
+    (manifest("members", "a", "weight", value="0.75"), "members.a.weight is '0.75'"),
+    (manifest("members", "a", "weight", value=True), "members.a.weight is True"),
+    (manifest("members", "a", "folder"), "lacks the key members.a.folder"),
+    (manifest("members", "a", "folder", value="a\0"), "members.a.folder is"),
+    (manifest("members", value=[]), r"members is \[\]"),
+    (manifest("normalisation", value="none"), "normalisation is 'none'"),
+    (manifest("baselines", "rule", "sign", value=0), "baselines.rule.sign is 0"),
+    (manifest("baselines", "rule", "columns", value=[]), r"baselines.rule.columns is \[\]"),
+    (manifest("warnings", value="one"), "warnings is 'one'"),
+]
+"""What was accepted, or ended in a traceback, where the checksum fits."""
+
+
+@cases("change, said", [(None, ""), *ENSEMBLE], workplace=workplace)
+def test_a_resealed_ensemble_is_refused(good, workplace, change, said):
+    shutil.copytree(good.root / "run", workplace / "run")
+    path = workplace / "run" / MANIFEST
+    members = {"a": 0.75, "b": 0.25}
+    members = {
+        name: {"weight": w, "valid": 0.5, "folder": name, "model": "gnn"} for name, w in members.items()
+    }
+    rule = {"valid": 0.5, "folder": "rule", "columns": ["violation_ratio"], "sign": 1}
+    ensemble = {"members": members, "normalisation": "rank", "baselines": {"rule": rule}, "warnings": []}
+    change_json(path, lambda record: {**record, **ensemble})
+    if change:
+        change(path)
+    reseal(workplace / "run")
+    if change:
+        refused(lambda: read_run_manifest(workplace / "run"), MANIFEST, said)
+    else:
+        assert read_run_manifest(workplace / "run")["members"].keys() == members.keys()

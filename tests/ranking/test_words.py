@@ -1,11 +1,13 @@
 """The sentences of a ranking: changes that are sure and possible, sorted effects, and probabilities."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from fastslow.core.errors import DataError
 from fastslow.core.files import read_json
 from fastslow.steps.finished_run import AppliedRule, best_rule
 from fastslow_programs.program.configurations import Default
@@ -117,6 +119,9 @@ def test_the_rule_is_read_from_the_records_of_a_manifest_and_not_from_its_words(
     np.testing.assert_array_equal(rule.prediction, -(values[:, 0] + values[:, 1]))
     run.manifest["baselines"] = {"z": ridge}
     assert best_rule(run, graphs, "p") is None
+    run.folder, run.manifest["baselines"] = Path("x"), {"y": {**good, "columns": ["a", "d"]}}
+    with pytest.raises(DataError, match=r"x.manifest\.json: .*the column 'd', which its features"):
+        best_rule(run, graphs, "p")
 
 
 def test_what_is_advised_while_nothing_is_known_is_not_contradicted():

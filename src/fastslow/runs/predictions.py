@@ -22,7 +22,8 @@ key                    value                           read by
 ``valid``              object                          table of results
 ``.mean``              number                          table of results
 ``.per_graph``         object of numbers per graph     table of results: the range over graphs
-``members``            object, optional                table of results: weight, folder, model of each
+``members``            object, optional                table of results: weight (they sum to 1), score on
+                                                       ``valid``, folder, model of each
 ``normalisation``      ``raw``, ``min_max``, ``rank``  ensemble applied to new programs: ``raw`` by default
 ``baselines``          object, optional                table of results: folder of each baseline
 =====================  ==============================  ====================================================
@@ -41,12 +42,14 @@ Name the folder in the ensemble's ``extra`` (``make submit SET=ensemble.extra=FO
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from annotated_types import Len
+from annotated_types import Ge, Le, Len
+from pydantic import AfterValidator
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, VALID, Collection
 from fastslow.competition.metrics import collection_score
@@ -54,8 +57,9 @@ from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_mani
 from fastslow.core.errors import DataError, SettingsError, listed
 from fastslow.core.files import digest, file_digest
 from fastslow.core.npz_io import read_arrays, write_arrays
-from fastslow.core.records import Record, check_record
+from fastslow.core.records import FileName, Record, check_record
 from fastslow.core.settings import Settings, resolve
+from fastslow.ensemble.weights import NORMALISATIONS
 from fastslow.features.graph import Predictions
 from fastslow.runs.features_folder import CollectionRecord, Features
 
@@ -80,8 +84,34 @@ class _Valid(Record):
     per_graph: Annotated[dict[str, float], Len(1)]
 
 
+class _Member(Record):
+    weight: Annotated[float, Ge(0), Le(1)]
+    valid: float
+    folder: FileName
+    model: str
+
+
+class _Baseline(Record):
+    valid: float
+    folder: FileName
+    columns: Annotated[list[str], Len(1)] | None = None  # of a rule that is applied to new programs
+    sign: Literal[-1, 1] = 1
+
+
+def _sum_to_one(members: dict[str, _Member]) -> dict[str, _Member]:
+    total = math.fsum(member.weight for member in members.values())
+    if members and not math.isclose(total, 1, rel_tol=1e-6):
+        raise ValueError(f"the weights sum to {total:g}, not to 1")
+    return members
+
+
 class _Manifest(CollectionRecord):
     valid: _Valid
+    members: Annotated[dict[str, _Member], AfterValidator(_sum_to_one)] = {}
+    normalisation: Literal[*NORMALISATIONS] = "raw"
+    baselines: dict[str, _Baseline] = {}
+    gain: float = 0.0
+    warnings: list[str] = []
 
 
 def run_artifact(

@@ -21,7 +21,7 @@ import numpy as np
 
 from fastslow.competition.catalog import TEST, Collection, get_collection
 from fastslow.competition.node_columns import SHAPE_PRODUCT
-from fastslow.core.artifacts import finished_file
+from fastslow.core.artifacts import MANIFEST, finished_file
 from fastslow.core.errors import DataError
 from fastslow.ensemble.baselines import Columns, predict_configs
 from fastslow.ensemble.weights import combine, equal_weights
@@ -218,12 +218,18 @@ def best_rule(run: FinishedRun, graphs: GraphSet, program: str) -> AppliedRule |
             hold ``columns`` and ``sign`` of its rules (of commit 8c8ffaf1 or before).
         graphs: The program's graph.
         program: Its name.
+
+    Raises:
+        DataError: The rule names a column that the graphs do not have.
     """
     names = graphs.config_columns
     rules = [rule for rule in run.manifest.get("baselines", {}).values() if "columns" in rule]
     if not rules:
         return None
     best = max(rules, key=lambda rule: rule["valid"])
+    if unknown := [name for name in best["columns"] if name not in names]:
+        problem = f"a rule of its baselines names the column {unknown[0]!r}, which its features do not have"
+        raise DataError(run.folder / MANIFEST, problem, _AGAIN)
     rule = Columns(tuple(map(names.index, best["columns"])), best["sign"])
     prediction = predict_configs(rule, graphs.graph(TEST, program))
     return AppliedRule(rule.describe(names), best["valid"], run.manifest["valid"]["mean"], prediction)
