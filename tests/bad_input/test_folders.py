@@ -295,6 +295,10 @@ ENSEMBLE = [
     (manifest("normalisation", value="none"), "normalisation is 'none'"),
     (manifest("baselines", "rule", "sign", value=0), "baselines.rule.sign is 0"),
     (manifest("baselines", "rule", "columns", value=[]), r"baselines.rule.columns is \[\]"),
+    (
+        lambda path: change_json(path, lambda record: record["baselines"]["rule"].update(columns=None)),
+        "baselines.rule.columns is None",
+    ),
     (manifest("warnings", value="one"), "warnings is 'one'"),
 ]
 """What was accepted, or ended in a traceback, where the checksum fits."""
@@ -304,9 +308,9 @@ ENSEMBLE = [
 def test_a_resealed_ensemble_is_refused(good, workplace, change, said):
     shutil.copytree(good.root / "run", workplace / "run")
     path = workplace / "run" / MANIFEST
-    members = {"a": 0.75, "b": 0.25}
     members = {
-        name: {"weight": w, "valid": 0.5, "folder": name, "model": "gnn"} for name, w in members.items()
+        name: {"weight": weight, "valid": 0.5, "folder": name, "model": "gnn"}
+        for name, weight in (("a", 0.75), ("b", 0.25))
     }
     rule = {"valid": 0.5, "folder": "rule", "columns": ["violation_ratio"], "sign": 1}
     ensemble = {"members": members, "normalisation": "rank", "baselines": {"rule": rule}, "warnings": []}

@@ -119,6 +119,9 @@ def test_the_rule_is_read_from_the_records_of_a_manifest_and_not_from_its_words(
     np.testing.assert_array_equal(rule.prediction, -(values[:, 0] + values[:, 1]))
     run.manifest["baselines"] = {"z": ridge}
     assert best_rule(run, graphs, "p") is None
+    del bad["sign"]
+    run.manifest["baselines"] = {"x": bad}
+    assert best_rule(run, graphs, "p") is None, "its order is not known"
     run.folder, run.manifest["baselines"] = Path("x"), {"y": {**good, "columns": ["a", "d"]}}
     with pytest.raises(DataError, match=r"x.manifest\.json: .*the column 'd', which its features"):
         best_rule(run, graphs, "p")

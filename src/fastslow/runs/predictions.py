@@ -94,7 +94,7 @@ class _Member(Record):
 class _Baseline(Record):
     valid: float
     folder: FileName
-    columns: Annotated[list[str], Len(1)] | None = None  # of a rule that is applied to new programs
+    columns: Annotated[list[str], Len(1)] = []  # of a rule that is applied to new programs
     sign: Literal[-1, 1] = 1
 
 

@@ -223,7 +223,9 @@ def best_rule(run: FinishedRun, graphs: GraphSet, program: str) -> AppliedRule |
         DataError: The rule names a column that the graphs do not have.
     """
     names = graphs.config_columns
-    rules = [rule for rule in run.manifest.get("baselines", {}).values() if "columns" in rule]
+    rules = [
+        rule for rule in run.manifest.get("baselines", {}).values() if {"columns", "sign"} <= rule.keys()
+    ]
     if not rules:
         return None
     best = max(rules, key=lambda rule: rule["valid"])
