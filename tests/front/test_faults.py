@@ -5,12 +5,15 @@ import os
 import re
 import shutil
 import signal
+import socket
+import sys
 import time
 
 import nbformat
 import numpy as np
 import psutil
 import pytest
+from jupyter_client.provisioning.local_provisioner import LocalPortCache
 
 from fastslow import cli
 from fastslow.competition.submission_checks import check_submission
@@ -137,14 +140,29 @@ def test_a_kernel_is_forked_with_the_threads_of_its_step(tmp_path, monkeypatch):
     forked = "import sys, threadpoolctl as t; assert 'torch' in sys.modules\n"
     forked += "assert 'fastslow.features' not in sys.modules\n"
     forked += "assert max(own['num_threads'] for own in t.threadpool_info()) == 3"
-    slow = "import atexit, time; atexit.register(time.sleep, 60)"  # one that does not end is ended
-    for number, source in enumerate([forked, slow, *["import sys; assert 'torch' not in sys.modules"] * 2]):
+    for number, source in enumerate([forked, forked, *["import sys; assert 'torch' not in sys.modules"] * 2]):
         monkeypatch.setattr(forked_kernels, "_FORKS", number != 2)
         monkeypatch.setattr(forked_kernels, "_started", itertools.count(number < 3))
         execution.run_step(small_step(tmp_path / str(number), source))
         server, _ = forked_kernels._servers["3"]
         server.kill()
         server.wait()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="kernels have ports there")
+def test_a_kernel_needs_no_port(tmp_path, monkeypatch):
+    """A port that was free may have been taken by another process when the kernel takes it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = server.getsockname()[1]
+        monkeypatch.setattr(LocalPortCache, "find_available_port", lambda *_: taken)
+        execution.run_step(small_step(tmp_path, "1"))
+
+
+def test_a_kernel_ends_at_once(tmp_path):
+    """What Python does at its end is not waited for."""
+    source = "import atexit, pathlib; atexit.register(pathlib.Path('the end').touch)"
+    execution.run_step(small_step(tmp_path, f"import os; os.chdir({str(tmp_path)!r}); {source}"))
+    assert not (tmp_path / "the end").exists()
 
 
 def test_a_full_disk_under_the_notebook_of_a_step(tmp_path, monkeypatch):

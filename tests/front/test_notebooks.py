@@ -188,6 +188,7 @@ def executed(own_home):
             kernel_name="python3",
             progress_bar=False,
             kernel_manager_class=PlannedKernel,  # forks, so libraries are imported once, as by make submit
+            shutdown_kernel="immediate",
         )
         return nbformat.read(output, 4)
 

@@ -44,6 +44,7 @@ def run_notebook(root, out, **parameters):
         kernel_name="python3",
         progress_bar=False,
         kernel_manager_class=PlannedKernel,  # forks: the libraries are imported already
+        shutdown_kernel="immediate",
     )
 
 

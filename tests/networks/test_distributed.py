@@ -6,7 +6,6 @@ A test takes more than five seconds where processes start, each of which imports
 import json
 import multiprocessing
 import os
-import socket
 import sys
 import threading
 import time
@@ -61,8 +60,14 @@ def epoch(settings):
 
 def in_two_processes(function, *arguments):
     """Call a function in two processes that have torchrun's environment, and torch from this one."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.getsockname()[1]), "WORLD_SIZE": "2"}
+    # as torchrun does: two processes of a test must not agree on a port that another test takes meanwhile
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    where = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "WORLD_SIZE": "2",
+    }
 
     def call(rank):
         os.environ.update(where, RANK=str(rank))

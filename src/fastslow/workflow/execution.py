@@ -75,6 +75,7 @@ def run_step(step: Step) -> float:
                 progress_bar=False,
                 start_timeout=START_SECONDS,
                 kernel_manager_class=PlannedKernel,
+                shutdown_kernel="immediate",  # one kernel of five would take three seconds to end
                 cwd=str(PROJECT),
                 extra_arguments=[*_KERNEL_OPTIONS],
             )

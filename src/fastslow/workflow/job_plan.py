@@ -3,7 +3,9 @@
 import contextvars
 import math
 import os
+import sys
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -157,6 +159,9 @@ class PlannedKernel(AsyncKernelManager):
 
     async def start_kernel(self, **options: Any) -> None:
         """Start the Jupyter kernel."""
+        if sys.platform == "linux":  # elsewhere a kernel has a port, which may be taken before it starts
+            self.transport = "ipc"
+            self.ip = f"@fastslow-{uuid.uuid4()}"  # with @ no file, which a killed kernel would leave
         self.provisioner = ForkedKernel(kernel_spec=self.kernel_spec, parent=self)
         await super().start_kernel(**options, env={**os.environ, **_QUIET, **(step_environment.get() or {})})
 
