@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY
+from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings
 from fastslow.steps.network_settings import TrainSettings
+from fastslow.steps.submission import SubmissionSettings
 from fastslow.workflow import job_plan
 from fastslow.workflow.job_plan import Need, PlannedPool, Resources, share_cores, step_environment, step_need
 from helpers.cases import cases
@@ -51,6 +53,7 @@ NETWORK, RANKER = Need(5 * GB, gpu=True), Need(3 * GB)
 
 
 LONG = Need(5 * GB, long=True)
+SERIAL = Need(GB, serial=True)
 
 
 @cases(
@@ -62,6 +65,7 @@ LONG = Need(5 * GB, long=True)
         (64, [LONG] * 3, {LONG: "21"}),
         (4, [LONG] * 6 + [RANKER] * 30, {LONG: "1", RANKER: "1"}),
         (8, [LONG, RANKER], {LONG: "6", RANKER: "2"}),
+        (8, [SERIAL], {SERIAL: "1"}),
     ],
 )
 def test_long_steps_have_most_of_many_cores(cores, needs, threads, monkeypatch):
@@ -90,7 +94,7 @@ def test_cores_suffice_for_what_is_planned_together(cores, most, long, short):
     assert found.long >= found.short or not now
 
 
-NEEDS = st.builds(Need, st.integers(1, 12).map(GB.__mul__), st.booleans(), st.booleans())
+NEEDS = st.builds(Need, st.integers(1, 12).map(GB.__mul__), *[st.booleans()] * 3)
 
 
 @settings(max_examples=25)
@@ -132,6 +136,12 @@ def test_steps_that_did_not_begin_are_dropped():
 def test_features_need_memory_for_their_processes():
     few, many = (step_need(SimpleNamespace(settings=FeatureSettings(workers=n))) for n in (1, 8))
     assert few.memory < many.memory and not few.gpu
+
+
+def test_what_only_reads_predictions_takes_one_core():
+    """Then the last step's kernel is forked beside those of the ensembles, also where it runs alone."""
+    steps = EnsembleSettings(), SubmissionSettings(), EnsembleSettings(runs=[], trained="models")
+    assert [step_need(SimpleNamespace(settings=each)).serial for each in steps] == [True, True, False]
 
 
 @cases(

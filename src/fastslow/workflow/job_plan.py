@@ -57,6 +57,7 @@ class Need:
     memory: int  # bytes
     gpu: bool = False  # whether it takes a GPU where there is one
     long: bool = False  # whether it takes many times as long as most others: a layout network without a GPU
+    serial: bool = False  # whether more than one core brings it nothing
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def step_need(step: Step, has_gpu: bool | None = None) -> Need:
         return Need(_BASE + _ranker_bytes(settings))
     if isinstance(settings, EnsembleSettings) and settings.trained:
         return Need(_PREDICTING, gpu=True)
-    return Need(_BASE)
+    return Need(_BASE, serial=True)
 
 
 def _network_bytes(settings: TrainSettings) -> int:
@@ -230,7 +231,7 @@ class PlannedPool(StepPool):
             for entry in list(self._pending):
                 future, function, step, need = entry
                 gpu = need.gpu and bool(self._resources.gpus)
-                cores = self._cores.long if need.long else self._cores.short
+                cores = self._cores_of(need)
                 fits = need.memory <= self._memory and cores <= self._free and (self._gpus or not gpu)
                 if self._running >= self._most or not (fits or not self._running):
                     continue
@@ -242,6 +243,11 @@ class PlannedPool(StepPool):
                 self._memory -= need.memory
                 self._free -= cores
                 self._pool.submit(self._run, future, function, step, need, cores, device)
+
+    def _cores_of(self, need: Need) -> int:
+        if need.serial:
+            return 1
+        return self._cores.long if need.long else self._cores.short
 
     def _run(self, future: Future, function, step: Step, need: Need, cores: int, device: str | None) -> None:
         try:
