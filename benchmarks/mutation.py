@@ -72,6 +72,13 @@ TARGETS = {
     "published": ("**/networks/published/*.py", "networks/test_plain.py workflow/test_published_presets.py"),
     "known": ("**/known_*.py", "ranking/test_known_runtimes.py"),
     "confirmation": ("**/confirmation.py", "tuning/test_confirmation.py"),
+    "jobs": ("**/workflow/job_plan.py", "workflow/test_job_plan.py workflow/test_budget.py"),
+    "predictions": (
+        "**/runs/predictions.py",
+        "evaluation/test_predictions.py bad_input/test_folders.py ranking/test_words.py"
+        " evaluation/test_leaderboard.py workflow/test_predict_with.py ranking/test_packaged.py",
+    ),
+    "npz": ("**/core/npz_io.py", "core/test_npz_io.py competition/test_bombs.py core/test_storage_errors.py"),
     "files": (
         "**/core/files.py",
         "core/test_storage_errors.py core/test_artifacts.py bad_input/test_security.py",

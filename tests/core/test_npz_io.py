@@ -52,6 +52,16 @@ def test_a_zip_archive_of_other_files_is_named_as_one(tmp_path):
         read_headers(write_member(tmp_path / "x.npz", "program.hlo", b"HloModule m"))
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_an_array_that_is_twice_in_a_file_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        for value in (1.0, 2.0):
+            archive.writestr("x.npy", npy_bytes(np.array([value])))
+    for read in (read_headers, read_arrays, read_checksums, lambda p: next(stream_rows(p, "x"))):
+        with pytest.raises(DataError, match="x.npy is in it 2 times, and it is unclear which counts"):
+            read(tmp_path / "x.npz")
+
+
 @pytest.mark.parametrize("chunk_bytes", [1, 24, 100, 10**6])
 def test_rows_are_streamed_in_order_within_the_chunk(tmp_path, rng, chunk_bytes):
     array = rng.normal(size=(17, 2, 3)).astype(np.float32)

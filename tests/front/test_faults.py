@@ -136,7 +136,7 @@ def test_a_notebook_that_ends_without_a_word(tmp_path, monkeypatch, source, opti
 
 def test_a_kernel_is_forked_with_the_threads_of_its_step(tmp_path, monkeypatch):
     """Also after the process that forks was killed; the first one, and elsewhere than on Linux, without."""
-    step_environment.set({"OMP_NUM_THREADS": "3"})
+    before = step_environment.set({"OMP_NUM_THREADS": "3"})
     forked = "import sys, threadpoolctl as t; assert 'torch' in sys.modules\n"
     forked += "assert 'fastslow.features' not in sys.modules\n"
     forked += "assert max(own['num_threads'] for own in t.threadpool_info()) == 3"
@@ -147,6 +147,7 @@ def test_a_kernel_is_forked_with_the_threads_of_its_step(tmp_path, monkeypatch):
         server, _ = forked_kernels._servers["3"]
         server.kill()
         server.wait()
+    step_environment.reset(before)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="kernels have ports there")

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +27,7 @@ from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.workflow import budget, execution, run, speed
 from fastslow.workflow.budget import Choice, Model, choose, plan_hours
-from fastslow.workflow.job_plan import Resources
+from fastslow.workflow.job_plan import PlannedPool, Resources
 from fastslow.workflow.run_settings import RunSettings, add_chosen, make_plan, resume
 from fastslow.workflow.speed import Speed, measure
 from helpers.workspace import environment
@@ -33,7 +35,7 @@ from helpers.workspace import environment
 NETWORK, RANKER = "gnn.layout-xla-default", "ranker.layout-xla-default"
 SPEEDS = st.builds(Speed, st.floats(0, 50), st.floats(0.01, 10))
 MODELS = st.lists(
-    st.tuples(st.integers(1, 200), st.lists(SPEEDS, min_size=1, max_size=2).map(tuple)),
+    st.tuples(st.integers(1, 200), st.dictionaries(st.booleans(), SPEEDS, min_size=1)),
     min_size=1,
     max_size=4,
 ).map(lambda model_fields: [Model(str(n), *each) for n, each in enumerate(model_fields)])
@@ -44,7 +46,8 @@ def test_the_choice_is_the_first_that_fits(models, seeds, seconds, together):
     def takes(choice):
         each = []
         for model in models:
-            model_speed = model.speeds[-1] if choice.cut else model.speeds[0]
+            whole, cut = (model.speeds.get(part) for part in (False, True))
+            model_speed = (cut or whole) if choice.cut else (whole or cut)
             each.append(model_speed.once + model_speed.each * max(1, int(choice.share * model.rounds)))
         return max(sum(each) * choice.seeds / together, max(each))
 
@@ -68,7 +71,8 @@ def chosen(monkeypatch, speeds, seconds, *settings):
 
 
 def test_fewer_seeds_then_segments_then_epochs_then_rankers_then_rules(monkeypatch):
-    speeds = {"gnn": (Speed(10, 10), Speed(5, 1)), "ran": (Speed(10, 0.1),)}  # 1010 or 105, and 70 seconds
+    network = {False: Speed(10, 10), True: Speed(5, 1)}  # 1010 or 105 seconds
+    speeds = {"gnn": network, "ran": {False: Speed(10, 0.1)}}  # 70
     part = {f"{NETWORK}.segment_training": "gst+e", f"{NETWORK}.segment_nodes": 1000}
     most = {f"{RANKER}.hours": 0.0214}
     assert chosen(monkeypatch, speeds, 1625)[0] == {f"{NETWORK}.hours": 0.309, **most}
@@ -83,13 +87,35 @@ def test_fewer_seeds_then_segments_then_epochs_then_rankers_then_rules(monkeypat
     epochs, trees = found[f"{NETWORK}.epochs"], found[f"{RANKER}.num_iterations"]
     assert found == {"seeds": 1, **part, f"{NETWORK}.epochs": epochs, f"{RANKER}.num_iterations": trees}
     assert 50 < epochs <= 60 and trees == int(epochs / 100 * 600) and f"{epochs}/100" in said
-    speeds["gnn"] = (Speed(1e4, 10),)
+    speeds["gnn"] = {True: Speed(5, 1)}  # whole graphs did not fit
+    found, said = chosen(monkeypatch, speeds, 1625)
+    assert (
+        found == {**part, f"{NETWORK}.hours": 0.0321, **most} and "| whole " in said.rpartition("ranker")[2]
+    )
+    speeds["gnn"] = {False: Speed(1e4, 10)}
     only, _ = chosen(monkeypatch, speeds, 45, "gnn.layout.epochs=100")
     assert only["models"] == "ranker" and 300 < only[f"{RANKER}.num_iterations"] < 400
     rules, said = chosen(monkeypatch, speeds, 5)
     assert rules == {"models": "rules"} and "h are left for training: too little for any model" in said
     plan = make_plan(add_chosen(RunSettings(data="kaggle", set=["gnn.layout.epochs=9"]), rules))
     assert {step.stage for step in plan.steps()} == {"features", "ensemble", "submission"}
+
+
+@pytest.mark.parametrize(
+    "resources, jobs, together",
+    [
+        (Resources(16, 1 << 36, ("0", "1")), 1, 1),
+        (Resources(4, 1 << 36, tuple("01234567")), 0, 4),
+        (Resources(4, 1 << 36, ("0", "1")), 0, 2),
+        (Resources(2, 1 << 36), 8, 2),
+    ],
+)
+def test_as_many_are_planned_at_a_time_as_run(monkeypatch, resources, jobs, together):
+    measure_nothing = Mock(return_value={})
+    monkeypatch.setattr(budget, "measure", measure_nothing)
+    monkeypatch.setattr(budget, "machine_resources", lambda: resources)
+    plan_hours(make_plan(RunSettings.from_texts(["data=kaggle", f"jobs={jobs}"])), 100)
+    assert measure_nothing.call_args.args[1] == together <= PlannedPool(resources, jobs)._most
 
 
 @pytest.mark.parametrize(
@@ -227,6 +253,18 @@ def test_a_measurement_that_fails_or_takes_too_long_is_missing(monkeypatch, home
     assert measure(steps, 1, {}, 1e-3) == {}
 
 
+def test_a_network_that_needs_too_much_memory_is_missing(monkeypatch):
+    """Torch's error is a RuntimeError, which would end the run."""
+    monkeypatch.setattr(
+        speed, "_network_speed", Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory"))
+    )
+    with pytest.raises(MemoryError):
+        speed._speed(TrainSettings())
+    monkeypatch.setattr(speed, "_network_speed", Mock(side_effect=RuntimeError("shapes")))
+    with pytest.raises(RuntimeError, match="shapes"):
+        speed._speed(TrainSettings())
+
+
 def test_a_measurement_is_seen_to_go_on(monkeypatch):
     """A first step of large programs takes minutes."""
 
@@ -244,7 +282,7 @@ def test_a_measurement_is_seen_to_go_on(monkeypatch):
     monkeypatch.setattr(progress, "TICK_SECONDS", 0.02)
     monkeypatch.setattr(speed, "Workers", lambda **_: Slow())
     step = SimpleNamespace(section="ranker.tile", settings=None)
-    assert speed.measure([step], 1, {}, 9) == {"ranker.tile": (Speed(1, 1),)}
+    assert speed.measure([step], 1, {}, 9) == {"ranker.tile": {False: Speed(1, 1)}}
     assert terminal.getvalue().count("measuring the speed") >= 5
 
 

@@ -27,21 +27,30 @@ class Model:
     Args:
         section: Its section of the command line, such as ``gnn.layout-xla-default``.
         rounds: Epochs or trees, at most.
-        speeds: Speed on whole graphs and, of a network that is much faster so, on segments.
+        speeds: Speed on whole graphs (False) and on segments (True), see
+            :func:`fastslow.workflow.speed.measure`.
     """
 
     section: str
     rounds: int
-    speeds: tuple[Speed, ...]
+    speeds: Mapping[bool, Speed]
+
+    def on_segments(self, cut: bool) -> bool:
+        """Return whether segments are trained on; always where whole graphs did not fit.
+
+        Args:
+            cut: Whether networks learn from segments, if these are faster.
+        """
+        return True in self.speeds and (cut or False not in self.speeds)
 
     def seconds(self, share: float = 1.0, cut: bool = False) -> float:
         """Return the seconds that the training of one seed takes.
 
         Args:
             share: Share of the epochs or trees that are trained, above 0, at most 1.
-            cut: Whether a network learns from segments of graphs, if these are faster, not from whole graphs.
+            cut: As for :meth:`on_segments`.
         """
-        speed = self.speeds[-1 if cut else 0]
+        speed = self.speeds[self.on_segments(cut)]
         return speed.once + speed.each * self.part(share)
 
     def part(self, share: float) -> int:
@@ -103,8 +112,9 @@ def plan_hours(plan: Plan, seconds: float) -> tuple[dict[str, Any], str]:
     began = time.monotonic()
     resources = machine_resources()
     long = sum(isinstance(step.settings, TrainSettings) for step in steps.values())
-    most = plan.jobs or resources.cores
-    together = len(resources.gpus) or share_cores(resources.cores, most, long, len(steps) - long).together
+    most = min(plan.jobs or resources.cores, resources.cores)
+    shared = share_cores(resources.cores, most, long, len(steps) - long)
+    together = min(len(resources.gpus), most) or shared.together
     cores = max(1, resources.cores // together)
     memory = resources.memory // together
     share = {STEP_CORES: str(cores), STEP_MEMORY: str(memory), "OMP_NUM_THREADS": str(cores)}
@@ -139,7 +149,7 @@ def _settings(
             rounds = "epochs" if network else "num_iterations"
             settings[f"{model.section}.{rounds}"] = model.part(choice.share)
         if network:
-            segments = SEGMENTS if choice.cut and len(model.speeds) > 1 else {}
+            segments = SEGMENTS if model.on_segments(choice.cut) else {}
             settings |= {f"{model.section}.{name}": value for name, value in segments.items()}
         hours = _LATE * model.seconds(choice.share, choice.cut) / 3600
         settings[f"{model.section}.hours"] = float(f"{hours:.3g}")
@@ -152,8 +162,8 @@ def _words(models: Sequence[Model], seeds: Mapping[str, int], choice: Choice, to
             "model": model.section,
             "seeds": choice.trained(seeds, model.section),
             "rounds": f"{model.part(choice.share)}/{model.rounds}",
-            "graphs": "segments" if choice.cut and len(model.speeds) > 1 else "whole",
-            "seconds a round": f"{model.speeds[-1 if choice.cut else 0].each:.2g}",
+            "graphs": "segments" if model.on_segments(choice.cut) else "whole",
+            "seconds a round": f"{model.speeds[model.on_segments(choice.cut)].each:.2g}",
             "minutes a seed": f"{model.seconds(choice.share, choice.cut) / 60:.2g}",
         }
         for model in models

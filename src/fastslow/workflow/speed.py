@@ -40,7 +40,7 @@ class Speed:
 
 def measure(
     steps: Iterable[Step], together: int, environment: Mapping[str, str], seconds: float
-) -> dict[str, tuple[Speed, ...]]:
+) -> dict[str, dict[bool, Speed]]:
     """Measure the speed of trainings here, as many at a time as will be trained at a time.
 
     Args:
@@ -50,8 +50,8 @@ def measure(
         seconds: Time limit of one measurement.
 
     Returns:
-        By section the speed on whole graphs and, of a network that is much faster so, on segments. What did
-        not fit into the time or the memory is missing.
+        By section the speed on whole graphs (False) and, of a network that is much faster so, on segments
+        (True). What did not fit into the time or the memory is missing.
     """
     trials = {(step.section, cut): (variant,) for step in steps for cut, variant in _variants(step.settings)}
     with Workers(processes=together, start=(_adopt, dict(environment))) as workers:
@@ -62,11 +62,11 @@ def measure(
             speeds = {key: speed for key, speed in bar if isinstance(speed, Speed)}
     measured = {}
     for section in dict.fromkeys(section for section, _ in trials):
-        variants = [speeds[section, cut] for cut in (False, True) if (section, cut) in speeds]
-        if len(variants) > 1 and variants[1].each * _WORTH > variants[0].each:
-            variants.pop()
+        variants = {cut: speeds[section, cut] for cut in (False, True) if (section, cut) in speeds}
+        if len(variants) > 1 and variants[True].each * _WORTH > variants[False].each:
+            del variants[True]
         if variants:
-            measured[section] = tuple(variants)
+            measured[section] = variants
     return measured
 
 
@@ -87,7 +87,16 @@ def _variants(settings: TrainSettings | RankerSettings) -> Iterator[tuple[bool, 
 
 
 def _speed(settings: TrainSettings | RankerSettings) -> Speed:
-    return _network_speed(settings) if isinstance(settings, TrainSettings) else _ranker_speed(settings)
+    if isinstance(settings, RankerSettings):
+        return _ranker_speed(settings)
+    from fastslow.networks.hardware.devices import ran_out_of_memory
+
+    try:
+        return _network_speed(settings)
+    except RuntimeError as error:  # torch's, also where memory ran out
+        if ran_out_of_memory(error):
+            raise MemoryError from error
+        raise
 
 
 def _network_speed(settings: TrainSettings) -> Speed:
