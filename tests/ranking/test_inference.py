@@ -8,6 +8,7 @@ import pytest
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, get_collection, list_programs
 from fastslow.competition.node_columns import SHAPE_PRODUCT
+from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import resolve
@@ -66,6 +67,24 @@ def test_networks_have_no_weight_where_tensors_are_far_larger(home):
     np.testing.assert_array_equal(predictions[run.name][name], predictions[f"ranker-{slug}-s0"][name])
     tile = FinishedRun(resolve("runs/smoke/ensemble-tile-xla"))
     assert not tile.is_far(large)
+
+
+def test_networks_alone_keep_their_weight_where_tensors_are_far_larger(home):
+    """There is no ranker to decide in their place."""
+    slug = "layout-nlp-random"
+    folder = shutil.copytree(resolve(f"runs/smoke/ensemble-{slug}"), resolve(f"runs/smoke/networks-{slug}"))
+    manifest = read_json(folder / MANIFEST)
+    network = manifest["members"][f"gnn-{slug}-s0"] | {"weight": 1.0}
+    write_json(folder / MANIFEST, manifest | {"members": {f"gnn-{slug}-s0": network}})
+    reseal(folder)
+    run, graphs = FinishedRun(folder), unseen(slug)
+    (name, *_) = graphs.names(TEST)
+    sizes = graphs.graph(TEST, name).node_feat.copy()
+    sizes[:, SHAPE_PRODUCT] = np.exp(20.0)
+    large = replace(graphs.graph(TEST, name), node_feat=sizes)
+    predictions, joined = run.predict_program(UnseenGraphs(graphs.folder, [large]), name)
+    assert run.weights(large) == {f"gnn-{slug}-s0": 1.0} and list(predictions) == [f"gnn-{slug}-s0"]
+    np.testing.assert_array_equal(predictions[f"gnn-{slug}-s0"], joined)
 
 
 def test_what_a_file_says_of_runtimes_changes_nothing(home, tmp_path):

@@ -81,6 +81,7 @@ class FinishedRun:
         }
         self._predictor = None if self.members else self._read()
         self._networks = [name for name, member in self.members.items() if member.model == "gnn"]
+        self._rankers = [name for name, member in self.members.items() if member.model == "ranker"]
 
     @property
     def name(self) -> str:
@@ -162,9 +163,8 @@ class FinishedRun:
         """
         if not self.members:
             return {self.name: 1.0}
-        rankers = [name for name, member in self.members.items() if member.model == "ranker"]
-        if rankers and self.is_far(graph):
-            return dict.fromkeys(self.members, 0.0) | equal_weights([rankers])
+        if self.is_far(graph):
+            return dict.fromkeys(self.members, 0.0) | equal_weights([self._rankers])
         return self._chosen
 
     @property
@@ -173,8 +173,10 @@ class FinishedRun:
         return {name: member["weight"] for name, member in self.manifest["members"].items()}
 
     def is_far(self, graph: Graph) -> bool:
-        """Return whether a graph's tensors are so large that networks have no weight; of tiles never."""
-        shift = self.size_shift(graph) if self.collection.kind == "layout" else None
+        """Return whether a graph's tensors are so large that rankers alone have a weight; of tiles never."""
+        if not self._rankers or self.collection.kind != "layout":
+            return False
+        shift = self.size_shift(graph)
         return shift is not None and shift > FAR
 
     def size_shift(self, graph: Graph) -> float | None:
