@@ -10,6 +10,7 @@ import fastslow
 from fastslow import cli
 from fastslow.competition.submission_checks import check_submission, read_any_submission
 from fastslow.core.errors import DataError, SettingsError, listed
+from fastslow.core.files import read_json
 from fastslow.evaluation.blend import BlendSettings, blend_orders, blend_submissions
 from fastslow.evaluation.compare import CompareSettings
 from fastslow.evaluation.leaderboard import LeaderboardSettings, leaderboard
@@ -121,6 +122,17 @@ def test_names_of_the_leaderboard_stand_for_submissions(tmp_path, monkeypatch):
         assert BlendSettings(csvs=typed).paths() == [mine, mix]
     assert CompareSettings(one="mine", other="mix").folders() == (mine, mix)
     assert CompareSettings(one="mine", other="mine").folders() == (tmp_path / "runs" / "mine",) * 2
+
+
+def test_submissions_that_nothing_is_known_of_are_blended_again(tmp_path, monkeypatch):
+    """Their record names no data: the folder of the project is none."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b", "c"):
+        write(tmp_path / f"{name}.csv", ROWS)
+    assert cli.main(["blend", "a.csv", "b.csv", "out=first.csv"]) == 0
+    assert cli.main(["blend", "submissions/first.csv", "c.csv", "out=second.csv"]) == 0
+    assert "data_root" not in read_json(tmp_path / "submissions" / "second.json")
 
 
 @pytest.fixture

@@ -4,12 +4,15 @@ import json
 import sys
 import types
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from fastslow import cli
 from fastslow.core.errors import SettingsError
 from fastslow.evaluation.training_files import METRICS
+from fastslow.steps import network
+from fastslow.steps.loggers import opened_logger
 from fastslow.steps.network import train_gnn
 from fastslow.steps.network_settings import TrainSettings
 from helpers.cases import cases
@@ -71,6 +74,27 @@ def test_a_logger_that_fails_later_ends_no_training(settings, monkeypatch, capsy
     train_gnn(settings.replace(logger="trackio"))
     assert len(rows_of(settings)) == 3
     assert capsys.readouterr().out.count("warning: logger trackio failed") == 1
+
+
+def test_a_library_ends_with_a_training_that_fails(settings, monkeypatch):
+    """A second training of the process would meet an open run."""
+    calls = library(monkeypatch)
+    with pytest.raises(ZeroDivisionError), opened_logger("trackio", "mine", {}):
+        raise ZeroDivisionError
+    assert [name for name, _ in calls] == ["init", "finish"]
+
+
+def test_a_function_is_refused_where_several_processes_train(settings):
+    with pytest.raises(SettingsError, match="processes: 2 do not call a function of this one. Take logger="):
+        train_gnn(settings.replace(processes=2, graphs_per_step=2), print)
+
+
+def test_a_training_with_other_settings_shows_no_row_of_the_former_one(settings, monkeypatch):
+    train_gnn(settings)
+    monkeypatch.setattr(network.Training, "run", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        train_gnn(settings.replace(learning_rate=2e-3))
+    assert not (Path(settings.folder) / METRICS).exists()
 
 
 def test_a_library_that_cannot_start_is_refused(settings, monkeypatch):

@@ -125,9 +125,13 @@ def test_a_damaged_archive_or_file_is_refused(packed):
 def test_without_a_writable_cache_they_go_to_a_temporary_folder(packed, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    packaged._temporary.cache_clear()
     folder = runs_folder()
     assert len([*folder.glob("ensemble-*")]) == len(COLLECTIONS)
-    shutil.rmtree(folder.parent)
+    assert runs_folder() == folder, "they are unpacked once a process"
+    packaged._temporary().cleanup()
+    packaged._temporary.cache_clear()
+    assert not folder.exists()
 
 
 def test_the_shipped_models_are_small_and_as_old_as_the_features_code(tmp_path, monkeypatch):

@@ -55,6 +55,18 @@ def test_the_doubtful_graph_is_named(root, tmp_path, capsys, monkeypatch):
     assert path.read_bytes() == before
 
 
+def test_the_table_keeps_what_is_not_asked_for(root, tmp_path, monkeypatch):
+    """A second collection is measured; then the first one is not measured again."""
+    write_data_root(tmp_path / "data", "layout:xla:default")
+    settings = data_quality.QualitySettings(data=str(root), collections=[COLLECTION])
+    first = data_quality.measure_labels(settings)
+    second = data_quality.measure_labels(settings.replace(collections=["layout:xla:default"]))
+    assert {*second["collection"]} == {"layout:xla:default"}
+    assert len(pd.read_csv(settings.table)) == len(first) + len(second)
+    monkeypatch.setattr(data_quality, "measure_quality", lambda file: 1 / 0)
+    pd.testing.assert_frame_equal(data_quality.measure_labels(settings), first)
+
+
 def test_a_submission_names_the_doubtful_graph(root, tmp_path):
     where = {"collection": COLLECTION, "data_root": str(root), "folder": str(tmp_path / "features")}
     build_features(FeatureSettings(workers=1, **where))

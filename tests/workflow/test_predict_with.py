@@ -84,6 +84,10 @@ def refused(capsys, *arguments):
         (["predict_with=runs/smoke", "seeds=2"], "seeds: 2 has no effect with predict_with"),
         (["predict_with=runs/smoke", "hours=1"], "hours: 1.0 has no effect with predict_with"),
         (["predict_with=runs/smoke", "features.layout.hops=1"], "features.layout.hops: is decided by the"),
+        (
+            ["predict_with=runs/smoke", "features.workers=2", "features.hops=1"],
+            "features.hops: is decided by the",
+        ),
         (["predict_with=runs/smoke", "gnn.epochs=1"], "gnn.epochs: is decided by the trained models"),
         (["models=package"], "Trained models predict with predict_with=package"),
     ],

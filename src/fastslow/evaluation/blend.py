@@ -164,7 +164,7 @@ def write_blend(settings: BlendSettings, blended: Mapping[str, np.ndarray]) -> P
     out = resolve("submissions") / settings.out if plain else Path.cwd() / Path(settings.out).expanduser()
     _require_replaceable(out)
     records = _records(paths)
-    recorded = [find_data(record.get("data_root") or "") for record in records.values()]
+    recorded = [find_data(record["data_root"]) for record in records.values() if record.get("data_root")]
     roots = [find_data(settings.data_root)] if settings.data_root else filter(Path.is_dir, recorded)
     root = next(iter(roots), None)
     solution = solution_of(root) if root else None

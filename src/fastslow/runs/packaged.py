@@ -6,6 +6,7 @@ other run is, each file compared with the checksum in its manifest.
 """
 
 import contextlib
+import functools
 import lzma
 import os
 import shutil
@@ -56,7 +57,13 @@ def describe_packaged(runs: Path, manifest: Mapping) -> str:
 def _caches() -> Iterator[Path]:
     with contextlib.suppress(RuntimeError):  # there is no home
         yield Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "fastslow"
-    yield Path(tempfile.mkdtemp(prefix="fastslow-"))
+    yield Path(_temporary().name)
+
+
+@functools.cache
+def _temporary() -> tempfile.TemporaryDirectory:
+    """Return a temporary folder of this process, which is removed at its end."""
+    return tempfile.TemporaryDirectory(prefix="fastslow-")
 
 
 def _unpack(archive: Path, folder: Path) -> Path:

@@ -68,9 +68,11 @@ def opened_logger(name: str, training: str, settings: Mapping[str, Any]) -> Iter
         except Exception as error:
             remedy = f"Log in to {name}, choose its offline mode, or do without logger"
             raise SettingsError("logger", f"{name} cannot start ({error}). {remedy}") from None
-        yield _guarded(name, library.log)
-        with contextlib.suppress(Exception):
-            library.finish()
+        try:
+            yield _guarded(name, library.log)
+        finally:
+            with contextlib.suppress(Exception):
+                library.finish()
     else:
         function = _function(name)
         yield _guarded(name, lambda row: function({"training": training, **row}))

@@ -18,7 +18,7 @@ from fastslow.core.files import atomic_path
 from fastslow.core.memory import step_memory
 from fastslow.core.progress import name_score, progress
 from fastslow.core.settings import resolve
-from fastslow.evaluation.training_files import METRICS
+from fastslow.evaluation.training_files import METRICS, TRAINING_PLOT
 from fastslow.features.folds import HELD_OUT_CONFIGS
 from fastslow.features.graph import GraphSet, draw_configs
 from fastslow.features.scaling import Scaler
@@ -36,7 +36,6 @@ from fastslow.steps.network_processes import building, joined, launch, launched,
 from fastslow.steps.network_settings import AGAIN, TrainSettings
 
 CHECKPOINT = "checkpoint.pt"
-PLOT = "training.png"
 OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
 _FACTS = ("epoch", "first_loss", "seconds")
 _VALIDATED = ("history", "best", "recent")
@@ -73,13 +72,16 @@ def train_gnn(settings: TrainSettings, on_metrics: Callable[[dict], None] | None
         The training's manifest; its ``valid`` is the mean over the collections.
 
     Raises:
-        SettingsError: The features have another kind, two have the same collection, or the device is not
-            there.
+        SettingsError: The features have another kind, two have the same collection, the device is not there,
+            or ``on_metrics`` is given with several processes.
         DataError: The features are missing or carry no ranking signal.
         Diverged: The training diverged before its first evaluation.
         OutOfMemory: The network is too large for this machine.
     """
     if settings.processes > 1 and not launched():
+        if on_metrics:
+            problem = f"{settings.processes} do not call a function of this one"
+            raise SettingsError("processes", f"{problem}. Take logger=module:function, or one process")
         launch(settings)
         return read_manifest(settings.artifact().folder)
     with joined(settings), explain_memory():
@@ -158,8 +160,11 @@ def run_training(
     """
     folder = artifact.folder
     quiet = distributed.rank() > 0
-    if load_checkpoint(training, folder, artifact.fingerprint) and not quiet:
+    resumed = load_checkpoint(training, folder, artifact.fingerprint)
+    if resumed and not quiet:
         print(f"{folder.name}: resumed after epoch {training.epoch}")
+    elif not quiet:
+        (folder / METRICS).unlink(missing_ok=True)  # of a former training: the run's bar shows its last row
     scored = name_score(list(training.dataset.sources))
     epochs = {"total": training.options.epochs, "initial": training.epoch, "unit": "epoch"}
     with progress(**epochs, desc=folder.name, disable=quiet) as bar:
@@ -215,9 +220,9 @@ def write_runs(artifact: Artifact, training: Training) -> None:
 
         history = pd.DataFrame(training.validation.history)
         figure = plot_training(history, artifact.folder.name, valid, references)
-        save_figure(figure, artifact.folder / PLOT)
+        save_figure(figure, artifact.folder / TRAINING_PLOT)
         facts = {"valid": pool_scores(valid), "epochs": training.epoch, "warnings": warnings}
-        artifact.finish((METRICS, PLOT), **facts)
+        artifact.finish((METRICS, TRAINING_PLOT), **facts)
         (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
 
 

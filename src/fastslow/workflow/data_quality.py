@@ -96,9 +96,11 @@ def report_quality(settings: QualitySettings) -> pd.DataFrame:
 def measure_labels(settings: QualitySettings) -> pd.DataFrame:
     """Measure graphs that are not measured yet, and write the table.
 
+    The table keeps the rows of other collections and splits.
+
     Returns:
-        A row per graph: ``collection``, ``split``, ``name``, ``file`` (digest of content and code), the
-        fields of :class:`fastslow.competition.data_quality.Quality`, and ``doubts`` in words.
+        A row per chosen graph: ``collection``, ``split``, ``name``, ``file`` (digest of content and code),
+        the fields of :class:`fastslow.competition.data_quality.Quality`, and ``doubts`` in words.
 
     Raises:
         DataError: A file is missing or broken, or the CSV is another one.
@@ -110,6 +112,8 @@ def measure_labels(settings: QualitySettings) -> pd.DataFrame:
     code = source_digest(_ENTRY)
     marks = [digest([program.id, file_fingerprint(program.path), code]) for program in programs]
     known = _read(settings.table)
+    names = {(collection.name, split) for collection, split in chosen}
+    kept = [mark for mark, row in known.items() if (row["collection"], row["split"]) not in names]
     todo = [(p, mark) for p, mark in zip(programs, marks, strict=True) if mark not in known]
     jobs = (joblib.delayed(_measure)(program, mark) for program, mark in todo)
     results = joblib.Parallel(n_jobs=step_cores(), return_as="generator")(jobs)
@@ -118,8 +122,9 @@ def measure_labels(settings: QualitySettings) -> pd.DataFrame:
         for number, row in enumerate(bar, 1):
             known[row["file"]] = row
             if number % _SAVED_EVERY == 0:
-                _write(settings.table, known, marks)
-    return _write(settings.table, known, marks)
+                _write(settings.table, known, [*kept, *marks])
+    _write(settings.table, known, [*kept, *marks])
+    return pd.DataFrame([known[mark] for mark in marks])
 
 
 def _measure(file: ProgramFile, mark: str) -> dict:
@@ -144,11 +149,10 @@ def _read(path: Path) -> dict[str, dict]:
     return {row["file"]: row for row in table.to_dict("records")}
 
 
-def _write(path: Path, known: dict[str, dict], marks: list[str]) -> pd.DataFrame:
+def _write(path: Path, known: dict[str, dict], marks: list[str]) -> None:
     table = pd.DataFrame([known[mark] for mark in marks if mark in known])
     with atomic_path(path) as temporary:
         table.to_csv(temporary, index=False)
-    return table
 
 
 def _report(settings: QualitySettings, table: pd.DataFrame) -> None:

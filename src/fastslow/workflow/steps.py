@@ -279,9 +279,10 @@ class Plan:
         """Refuse settings of what is not trained, or of a part of what is trained together."""
         for section, given in self.overrides.items():
             step, _, scope = section.partition(".")
-            if self.predict_with and (step != "features" or {*given} & {*FeatureSettings.keyed()}):
+            decided = [name for name in given if step != "features" or name in FeatureSettings.keyed()]
+            if self.predict_with and decided:
                 problem = "is decided by the trained models; leave it out, or do without predict_with"
-                raise SettingsError(f"{section}.{next(iter(given))}", problem)
+                raise SettingsError(f"{section}.{decided[0]}", problem)
             kind = scope.partition("-")[0]
             trains = step in MODELS["layout"]
             collections = self.collections if trains else [*self.collections, *self.filled]
