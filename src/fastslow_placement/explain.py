@@ -6,7 +6,6 @@ import pandas as pd
 from fastslow.core.errors import counted
 from fastslow.core.tables import number_text, percent
 from fastslow_placement.base.problem import Problem
-from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, peak_memory
 from fastslow_placement.staged import stage_numbers
@@ -70,11 +69,10 @@ def device_table(problem: PlacementProblem | SchedulingProblem, decision: np.nda
     ).round(1)
 
 
-def critical_path(graph: CostGraph, timeline: Timeline) -> tuple[list[int], list[int]]:
+def critical_path(timeline: Timeline) -> tuple[list[int], list[int]]:
     """Return a chain of operators and transfers that fills the runtime.
 
     Args:
-        graph: The operators.
         timeline: The schedule of a placement.
 
     Returns:
@@ -186,7 +184,7 @@ def _schedule_words(problem, subject: str, decision: np.ndarray) -> list[str]:
     """Return sentences on the critical path, the transfers and the work of a decision."""
     graph = problem.graph
     timeline = problem.timeline(decision)
-    operators, numbers = critical_path(graph, timeline)
+    operators, numbers = critical_path(timeline)
     waits = [timeline.transfers[number] for number in numbers]
     moved = sum(graph.output_bytes[t.producer] for t in timeline.transfers) / 1e6
     busy = graph.seconds.sum() / timeline.seconds / timeline.devices

@@ -370,7 +370,7 @@ def load_placed(
     """
     folder = find_typed(str(folder))
     manifest = read_manifest(folder, "Place it again with out=")
-    settings = PlaceSettings.from_record(manifest["settings"])
+    settings = PlaceSettings(**manifest["settings"])
     program = read_function(settings)
     if function:
         program = JaxProgram(function, arguments, settings.source, keywords)

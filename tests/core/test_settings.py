@@ -256,20 +256,6 @@ def test_a_home_that_is_no_folder_is_refused_by_name(tmp_path, monkeypatch):
             resolve("runs/x")
 
 
-def test_a_recorded_setting_of_a_former_version_must_be_the_constant_of_this_one():
-    class Shorter(Settings):
-        former = {"depth": 2}
-        width: int = 8
-
-    assert Shorter.from_record({"width": 9, "depth": 2}) == Shorter.from_record({"width": 9})
-    with pytest.raises(SettingsError, match="depth: 3 was recorded by a former version; this one has only 2"):
-        Shorter.from_record({"width": 9, "depth": 3})
-    with pytest.raises(SettingsError, match="height: no such setting of Shorter"):
-        Shorter.from_record({"height": 1})
-    with pytest.raises(SettingsError, match="depth: no such setting of Shorter"):
-        Shorter(depth=2)
-
-
 def test_data_that_are_read_may_be_the_repositorys(tmp_path, monkeypatch):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     assert find_data("data/sample") == PROJECT / "data" / "sample"

@@ -46,7 +46,7 @@ def test_the_latest_starts_are_those_of_all_constraints(case, eager):
     assert np.array_equal([*operators, *transfers], slow_latest(graph, timeline, eager))
     slack = np.array([*operators - timeline.start, *transfers - [t.start for t in timeline.transfers]])
     assert slack.min() == 0, "something is critical, and nothing is late"
-    path, sent = critical_path(graph, timeline)
+    path, sent = critical_path(timeline)
     waited = sum(timeline.transfers[n].finish - timeline.transfers[n].start for n in sent)
     assert graph.seconds[path].sum() + waited == timeline.seconds, "a chain fills the runtime"
 

@@ -50,7 +50,6 @@ TUPLE_SHAPES = 29
 DIMENSIONS = slice(31, 37)
 """HLO's ``dimensions`` attribute: axis numbers whose meaning depends on the opcode."""
 WINDOW_SIZE = slice(37, 43)
-WINDOW_STRIDE = slice(45, 51)
 WINDOW_REVERSAL = slice(85, 91)
 WINDOW_REVERSED, WINDOW_NOT_REVERSED = 91, 92
 """Numbers of window dimensions that are reversed and not: together all of them."""

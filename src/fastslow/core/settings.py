@@ -127,7 +127,6 @@ Count = Annotated[int, Ge(0), Le(4096)]  # of seeds or processes
 Threads = Annotated[int, Ge(0), Le(1024)]  # of one machine, or its processes
 PositiveFloat = Annotated[float, Gt(0)]
 NonNegativeFloat = Annotated[float, Ge(0)]
-Fraction = Annotated[float, Gt(0), Le(1)]
 FractionBelowOne = Annotated[float, Ge(0), Lt(1)]
 
 Unread = Mapping[str, tuple[str, str]]
@@ -161,8 +160,6 @@ class Settings(BaseModel):
         use_attribute_docstrings=True,
         protected_namespaces=(),
     )
-    former: ClassVar[Mapping[str, Any]] = {}
-    """Settings of former versions with the value that is a constant now, which a run must have recorded."""
     main: ClassVar[tuple[str, ...]] = ()
     """Fields that people change most: documentation shows them first, a notebook's parameters cell only them.
     Empty: all of them."""
@@ -345,20 +342,6 @@ class Settings(BaseModel):
         name, equals, _ = text.partition("=")
         named = bool(equals) and name.isidentifier() and not resolve(text).exists()
         return name in cls.model_fields or named
-
-    @classmethod
-    def from_record(cls, recorded: Mapping[str, Any]) -> Self:
-        """Return the settings that a run of this version or a former one recorded.
-
-        Raises:
-            SettingsError: A value is not allowed, or this code cannot do what a setting of a former version
-                asked for.
-        """
-        for name, value in cls.former.items():
-            if recorded.get(name, value) != value:
-                problem = f"{recorded[name]!r} was recorded by a former version; this one has only {value!r}"
-                raise SettingsError(name, problem)
-        return cls(**{name: value for name, value in recorded.items() if name not in cls.former})
 
     def from_working_folder(self, *fields: str) -> Self:
         """Return settings whose paths start at the working folder where a user typed them.

@@ -66,7 +66,7 @@ def write_submission_page(csv: Path, runs: Path, steps: Mapping[str, Path]) -> P
     if record.get("distances"):
         by_distance = table_html(readable_distances(record["distances"]))
         parts.insert(1, Section("Scores by distance", f"<p>{DISTANCES}:</p>\n{by_distance}"))
-    text = make_page(csv.stem, "Submission", _verdict(record, table), _numbers(record, table, steps), parts)
+    text = make_page(csv.stem, "Submission", _verdict(record, table), _numbers(record, steps), parts)
     with atomic_path(path) as temporary:
         temporary.write_text(text)
     return path
@@ -97,7 +97,7 @@ def _verdict(record: Mapping, table: pd.DataFrame) -> str:
     return f"Mean of five on {split}: {score:.3f}{ahead}. It has no score from Kaggle."
 
 
-def _numbers(record: Mapping, table: pd.DataFrame, steps: Mapping[str, Path]) -> list[Number]:
+def _numbers(record: Mapping, steps: Mapping[str, Path]) -> list[Number]:
     notebooks = sum((folder / NOTEBOOK).is_file() for folder in steps.values())
     rows = sum(record.get("checked", {}).get("rows", {}).values())
     test = "no labels" if record["test_mean"] is None else f"{record['test_mean']:.3f}"

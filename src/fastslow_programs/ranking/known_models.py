@@ -188,15 +188,7 @@ class Stack:
 
     def mean(self, inputs: Inputs) -> np.ndarray:
         """Return the expected score ``(C,)`` of configurations, lower = faster."""
-        return self._average(inputs, self._process.predict(inputs.features))
-
-    def predict(self, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
-        """Return :meth:`mean` and the standard deviation ``(C,)`` of its errors."""
-        away, deviation = self._process.predict(inputs.features, return_std=True)
-        return self._average(inputs, away), np.sqrt(self.inflation) * deviation
-
-    def _average(self, inputs: Inputs, away: np.ndarray) -> np.ndarray:
-        """Return the average of the models, given the process's difference ``(C,)`` from the prior."""
+        away = self._process.predict(inputs.features)
         predictions = {"prediction": inputs.prior, "process": inputs.prior + away}
         if self._trees:
             predictions["trees"] = self._trees.predict(inputs.features.astype(np.float32))
