@@ -200,7 +200,11 @@ class JaxProgram:
 
 
 def shape_of(leaf):
-    """Return an argument's ``jax.ShapeDtypeStruct``."""
+    """Return shape and type of an argument as a ``jax.ShapeDtypeStruct``.
+
+    Args:
+        leaf: An array, a number or a ``jax.ShapeDtypeStruct``.
+    """
     import jax
 
     return jax.ShapeDtypeStruct(jax.numpy.shape(leaf), jax.numpy.result_type(leaf))

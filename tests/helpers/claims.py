@@ -111,10 +111,8 @@ def agrees(written, percent, source):
     """Return whether a number of a document is one of a table, rounded to its digits."""
     written, source = (Decimal(text.replace(",", "")) for text in (written, source))
     factor = 100 if percent else 1
-    rounding = Decimal(1).scaleb(written.as_tuple().exponent) + Decimal(factor).scaleb(
-        source.as_tuple().exponent
-    )
-    return abs(written - source * factor) <= rounding / 2
+    last_digit = Decimal(1).scaleb(written.as_tuple().exponent)
+    return abs(written - source * factor) <= last_digit / 2
 
 
 def unproved(document, page, claims, tables):

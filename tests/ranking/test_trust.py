@@ -120,9 +120,12 @@ def test_it_is_of_the_programs_at_most_like_distance():
     ("program", "said"),
     [
         (graph(opcodes(0.301)), "every program that was scored is nearer, at most 30 %"),
-        (graph(opcodes(0.1) * 2), "it has 2,000 nodes, programs that were scored 1,000 to 1,000"),
-        (graph(opcodes(0.1)[::2]), "it has 500 nodes, programs that were scored 1,000 to 1,000"),
-        (graph(opcodes(0.1), 1e6), "1,000,000 elements in its largest tensor, programs that were scored 64"),
+        (graph(opcodes(0.1) * 2), "it has 2,000 nodes where the scored programs have 1,000 to 1,000"),
+        (graph(opcodes(0.1)[::2]), "it has 500 nodes where the scored programs have 1,000 to 1,000"),
+        (
+            graph(opcodes(0.1), 1e6),
+            "1,000,000 elements in its largest tensor where the scored programs have 64",
+        ),
         (graph(opcodes(0.1), layout=-1), "the compiler's own layouts are not known"),
     ],
 )
@@ -146,7 +149,7 @@ def test_a_band_needs_as_many_scored_programs_as_it_is_made_of():
 def test_what_is_expected_is_told_in_words():
     evidence = seen(np.linspace(0, 0.3, 39), np.linspace(0.51, 0.89, 39))
     words = at(evidence, 0.1).words()
-    assert words[0] == "trust: 10 % of its nodes would need another opcode to be as in a train program"
+    assert words[0] == "trust: 10 % of its nodes differ in opcode from the nearest train program"
     told = "0.60 to 0.80 for 50 %, 0.54 to 0.86 for 80 %, 0.52 to 0.88 for 90 % of programs that are as far"
     assert words[1].startswith(f"expected Kendall's tau: {told}, with labels like those")
     best = seen(np.linspace(0, 0.3, 60), np.repeat([0.9, 1.0], [15, 45]))

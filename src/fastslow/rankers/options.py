@@ -42,7 +42,7 @@ class RankerOptions:
     feature_fraction: Annotated[float, Gt(0), Le(1)] = 0.3
     """Fraction of the columns sampled for each tree."""
     configs_per_graph: Annotated[int, Ge(2), Le(1_000_000)] = 10_000
-    """Maximum configurations of a train graph; of a larger one that many are sampled."""
+    """Maximum configurations of a train graph; a larger graph is sampled down to this number."""
     valid_configs: Annotated[int, Ge(2), Le(1_000_000)] = 2000
     """Maximum configurations of a valid graph in evaluations during training, to be changed with
     ``early_stopping_rounds`` only; the final score takes all."""

@@ -95,7 +95,7 @@ class FeatureSettings(KindSettings, GraphOptions):
     train: bool = unkeyed(True)
     """Whether train programs are built too; trained models predict without them."""
     valid_configs: NonNegative = unkeyed(0)
-    """Maximum configurations of a valid program; of a larger one that many are drawn. 0 takes all."""
+    """Maximum configurations of a valid program; more are sampled down to this number. 0 takes all."""
 
     @property
     def kind(self) -> str:

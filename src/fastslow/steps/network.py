@@ -107,6 +107,10 @@ def graphs_of(
         settings: Settings of the network, with device and configurations per batch.
         sources: The graphs of each collection.
         scalers: Scalers of nodes and of configurations; by default the sources' scalers, pooled.
+
+    Raises:
+        SettingsError: The features lack columns of ``node_inputs``, or the device is not there.
+        DataError: The collections were built with different options.
     """
     device = own_device(pick_device(settings.device))
     together = settings.configs_together

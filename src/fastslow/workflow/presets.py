@@ -94,8 +94,8 @@ SEEDS = {
 """Seeds of each model by kind, where they are not three; the sample's tile models score alike, to 0.001."""
 
 
-HOURS = {"sample": 0.1, "kaggle": 22.0}
-"""Wall hours of a preset on two cores without a GPU. Layout networks take most of the hours of ``kaggle``
+HOURS = {"sample": 0.1, "kaggle": 19.0}
+"""Wall hours of a preset on two cores without a GPU. Layout networks take 8 of the hours of ``kaggle``
 (``benchmarks/tables/scale.md``)."""
 
 

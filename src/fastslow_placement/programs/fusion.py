@@ -137,7 +137,15 @@ def fuse(graph: CostGraph, priorities: np.ndarray, device: Device) -> Clusters:
 
 
 def ordered_clusters(graph: CostGraph, of: np.ndarray) -> np.ndarray:
-    """Return the clusters in topological order, as :func:`contract` numbers its nodes: (N,) int64."""
+    """Return the cluster of each operator, with clusters numbered in topological order from 0: (N,) int64.
+
+    Args:
+        graph: The N operators.
+        of: (N,) any integers, equal for the operators of one cluster.
+
+    Raises:
+        DataError: There is a cycle between clusters.
+    """
     of = np.unique(of, return_inverse=True)[1]
     names = [f"cluster {number}" for number in range(int(of.max()) + 1)]
     edges = np.unique(of[graph.edges].reshape(-1, 2), axis=0)

@@ -259,7 +259,8 @@ def _advice(settings: RankSettings, subject: Subject) -> Sequence[str]:
 def _to_measure(settings: RankSettings, count: int) -> str:
     """Return how to measure so many configurations of a source, in words."""
     if settings.is_npz:
-        return "Write the id and the runtime of those that you measured into a CSV file, and rank with known="
+        table = "Write the id and the runtime of those that you measured into a CSV file"
+        return f"{table}, and rank again with known=FILE.csv"
     if not settings.source:
         call = f"fastslow.measure(function, *arguments, configs={count}, out=FOLDER)"
         return f"How: {call}; it writes the HLO to rank and the CSV for known= into FOLDER/{MEASURED_FOLDER}"

@@ -341,7 +341,7 @@ class Ranking(Shown):
             return Number("known runtimes", f"{self.learnt.measurements}", "measured by you")
         if self.trust is None:
             return Number("trust", "not known", "what the models were trained on is not known")
-        note = "of its nodes would need another opcode to be as in a train program"
+        note = "of its nodes differ in opcode from the nearest train program"
         return Number("distance to the train programs", percent(self.trust.nearest), note)
 
     def _expected_number(self) -> Number:

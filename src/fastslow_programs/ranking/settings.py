@@ -92,7 +92,7 @@ class RankSettings(ProgramSettings):
 
     @property
     def folder(self) -> str:
-        """Folder of the tables, the figures and the executed notebook."""
+        """Folder of the tables and the page."""
         return f"{self.data_root}/rankings/{self.program}"
 
     def find_collection(self) -> Collection:

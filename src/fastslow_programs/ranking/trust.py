@@ -165,8 +165,8 @@ class Seen:
         }
         for name, (size, scored) in sizes.items():
             if not scored.min() <= size <= scored.max():
-                others = f"programs that were scored {scored.min():,.0f} to {scored.max():,.0f}"
-                reasons.append(f"it has {size:,.0f} {name}, {others}")
+                others = f"the scored programs have {scored.min():,.0f} to {scored.max():,.0f}"
+                reasons.append(f"it has {size:,.0f} {name} where {others}")
         if near > self.distance.max():
             reasons.append(f"every program that was scored is nearer, at most {percent(self.distance.max())}")
         if graph.default_layouts.size and (graph.default_layouts < 0).all():
@@ -233,7 +233,7 @@ class Trust:
         """Return the same as sentences."""
         far = percent(self.nearest)
         sentences = [
-            f"trust: {far} of its nodes would need another opcode to be as in a train program",
+            f"trust: {far} of its nodes differ in opcode from the nearest train program",
             self._expected(),
         ]
         if self.trained_on:
@@ -245,11 +245,11 @@ class Trust:
 
     def _expected(self) -> str:
         if self.unlike:
-            remedy = "measure some configurations (fastslow measure) and rank with known="
+            remedy = "measure some configurations (fastslow measure) and rank again with known=FILE.csv"
             return f"no score is expected: {'; '.join(self.unlike)}; {remedy}"
         labels = (
             "with labels like those that the models learned; for others, as of a device, measure some "
-            "(fastslow measure) and rank with known="
+            "(fastslow measure) and rank again with known=FILE.csv"
         )
         if self.kind == "tile":
             best = f"{percent((self.scores == 1).mean())} of {len(self.scores)} kernels"
@@ -272,8 +272,8 @@ def advise(to_measure: str, configurations: int | None = None) -> list[str]:
         gain = f"to gain: measure all {configurations} configurations, and take the fastest. "
     else:
         gain = (
-            "to gain: measure {measured} configurations. The fastest of {measured} and of the first that is "
-            "ranked then is {first_learnt} slower than the best, of {measured} and one more at random "
+            "to gain: measure {measured} configurations and rank again. The fastest of these and the new "
+            "first one is {first_learnt} slower than the best; a random one in its place: "
             "{first_at_random}. ".format(**figures | slower)
         )
     return [

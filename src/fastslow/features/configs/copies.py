@@ -121,9 +121,8 @@ class PairStates(LayoutStates):
     Attributes:
         pairs: ``(S, 3)`` pair of each state, a row of ``Graph.pairs``.
         layouts: ``(S, 2, 6)`` int8, the producer's layout and the consumer's.
-        copied: ``(S,)`` bool, whether the two name different axes in the same entry. A layout may name only
-            its minor-most axes; entries that only one of the two names are no disagreement. Neither is a side
-            left to the compiler, which may adapt it.
+        copied: ``(S,)`` bool, whether the two name different axes in the same entry. An entry that only one
+            of the two names does not count, nor does a pair with a side that is left to the compiler.
     """
 
     def __init__(self, graph: Graph):

@@ -29,7 +29,7 @@ def leaky(x: Tensor) -> Tensor:
 
 
 def preactivates(architecture: ArchitectureOptions) -> bool:
-    """Return whether blocks start with their activation and one follows the last: TpuGraphs' tile ResGCN."""
+    """Return whether an activation is before each block and after the last: TpuGraphs' tile ResGCN."""
     return architecture.block == "residual" and architecture.convolution == "mlp_gcn"
 
 
