@@ -5,7 +5,7 @@ which relative paths start. ``docs/api.md`` has examples.
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -212,7 +212,7 @@ def blend(
 
     given = {"out": str(out)} if out else {}
     names = [str(csv) for csv in csvs]
-    if isinstance(weights, str) or not isinstance(weights, Iterable):
+    if isinstance(weights, str | Set | Mapping) or not isinstance(weights, Iterable):
         raise SettingsError("weights", f"{weights!r} is no list of numbers such as [2, 1]")
     settings = BlendSettings(csvs=names, weights=[*weights], data_root=str(data_root), **given)
     blended = blend_submissions(settings.paths(), settings.weights)
@@ -252,7 +252,7 @@ def rank(
         DataError: The source is missing or broken, or the models do not fit.
     """
     _refuse_run(settings)
-    with _data_root(out) as data_root:
+    with _data_root(out, settings) as data_root:
         measured = None
         if isinstance(known, str | Path):
             settings["known"] = str(find_typed(str(known)))
@@ -288,7 +288,7 @@ def convert(
         SettingsError: A setting is wrong, or a compiler is needed and not installed.
         DataError: The source is missing or broken, or the competition's format cannot represent it.
     """
-    with _data_root(out) as data_root:
+    with _data_root(out, settings) as data_root:
         own = _settings(ConvertSettings, source, arguments, keywords, data_root=data_root, **settings)
         own.require_read()
         return Converted(write_conversion(own) if out else make_program(own))
@@ -326,7 +326,7 @@ def tune(
 
     _refuse_run(settings)
     run = str(models.folder) if isinstance(models, Models) else _run(_text("models", models))
-    with _data_root(out) as data_root:
+    with _data_root(out, settings) as data_root:
         own = _settings(
             TuneSettings,
             source,
@@ -369,7 +369,7 @@ def measure(
     """
     from fastslow_programs.tuning.measurement import measure_source, write_measurement
 
-    with _data_root(out) as data_root:
+    with _data_root(out, settings) as data_root:
         chosen = _settings(ConvertSettings, source, arguments, keywords, data_root=data_root, **settings)
         measurement = measure_source(chosen)
         if out:
@@ -398,8 +398,14 @@ def _text(name: str, path: Any) -> str:
 
 
 @contextmanager
-def _data_root(out: str | Path | None) -> Iterator[str]:
-    """Yield the folder to write to: the one that is named, or a temporary one."""
+def _data_root(out: str | Path | None, settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the folder to write to: the one that is named, or a temporary one.
+
+    Raises:
+        SettingsError: It is named as a setting, as a command has it.
+    """
+    if "data_root" in settings:
+        raise SettingsError("data_root", f"name the folder of results as out={settings['data_root']!r}")
     if folder := _text("out", out):
         yield str(Path(folder).expanduser().absolute())
         return

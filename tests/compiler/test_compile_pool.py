@@ -175,6 +175,17 @@ def test_equal_programs_and_what_is_remembered_are_not_done_again(tmp_path, diar
     assert len(names(diary)) == 5, "limits change no label"
 
 
+def test_labels_under_other_flags_of_the_compiler_are_other_labels(tmp_path, diary, monkeypatch):
+    """They were kept under the name of the plain compiler's, and given back without the flags."""
+    module = [program(diary=str(diary), name="a")]
+    plain = labeller(tmp_path).identity()
+    for flags, runs in (("", 1), ("--xla_jf_conv_input_fusion=false", 2), ("", 2)):
+        monkeypatch.setenv("LIBTPU_INIT_ARGS", flags)
+        label_once(module, tmp_path)
+        assert len(names(diary)) == runs
+        assert (labeller(tmp_path).identity() == plain) == (not flags)
+
+
 def test_an_interrupted_run_keeps_what_it_has(tmp_path, diary, monkeypatch):
     from fastslow_programs.compiler.label_cache import LabelCache
 

@@ -7,6 +7,8 @@ import pytest
 
 from fastslow.core.artifacts import write_manifest
 from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.settings import resolve
+from fastslow.runs import features_folder
 from fastslow.runs.predictions import (
     PREDICTIONS,
     check_predictions,
@@ -151,6 +153,16 @@ def test_a_run_written_by_hand_is_refused_until_write_run_wrote_it(features, tmp
     write_run(folder, features, by_runtime(features), model="mine")
     ensemble = build_ensemble(settings)
     assert ensemble["valid"]["mean"] == pytest.approx(1)
+
+
+@cases("folder", ["features/smoke/tile-xla", "runs/smoke/gnn-tile-xla-s0", "runs/smoke"])
+def test_what_a_command_made_is_not_overwritten(home, folder):
+    features = features_folder.Features(resolve("features/smoke/tile-xla"))
+    ranks = {s: {n: np.arange(c) for n, c in features.num_configs(s).items()} for s in ("valid", "test")}
+    before = {path: path.read_bytes() for path in resolve(folder).rglob("*") if path.is_file()}
+    with pytest.raises(SettingsError, match=f"folder: .*{folder} holds what a command made; name another"):
+        write_run(folder, features, ranks)
+    assert before == {path: path.read_bytes() for path in resolve(folder).rglob("*") if path.is_file()}
 
 
 @cases(

@@ -88,6 +88,13 @@ def test_wrong_arguments_are_refused(folder):
         (lambda: fastslow.rank("program.pb", keywords=3), SettingsError, "keywords: an int is no mapping"),
         (lambda: fastslow.place("program.pb", keywords=3), SettingsError, "keywords: an int is no mapping"),
         (lambda: fastslow.blend("a", "b", weights=3), SettingsError, "weights: 3 is no list of numbers"),
+        (lambda: fastslow.blend("a", "b", weights={2, 1}), SettingsError, "weights: {1, 2} is no list"),
+        (lambda: fastslow.blend("a", "b", weights=[True, 2]), SettingsError, "weights: True in the list"),
+        (
+            lambda: fastslow.rank("program.pb", data_root="x"),
+            SettingsError,
+            "name the folder of results as out='x",
+        ),
         (lambda: fastslow.blend("a", "b", weights="2,1"), SettingsError, r"'2,1' is no list .* \[2, 1\]"),
         (lambda: fastslow.submit(set="gnn.epochs=5"), SettingsError, r"for example \['gnn.epochs=5'\]"),
         (lambda: fastslow.rank("program.pb", known=3), DataError, "known: is an int, a table of pandas"),

@@ -345,6 +345,15 @@ def test_a_function_of_another_form_is_refused(model, tmp_path, function, said):
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize("code", ["import sys\nsys.exit(0)", "def make():\n    raise SystemExit"])
+def test_a_file_that_ends_python_is_refused(tmp_path, code):
+    """Else the command would end at once, with the status of success."""
+    pytest.importorskip("jax")
+    (tmp_path / "script.py").write_text(f"{code}\n")
+    with pytest.raises(DataError, match=r"script.py: ends Python \(sys.exit, line 2\). Guard it"):
+        Source.of(f"{tmp_path / 'script.py'}:make").call_of_function()
+
+
 @compiler
 @pytest.mark.parametrize(("function", "error"), [("fails", RuntimeError), ("refused", SettingsError)])
 def test_a_mistake_in_the_users_code_keeps_its_traceback(model, tmp_path, function, error):

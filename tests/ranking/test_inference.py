@@ -20,7 +20,7 @@ from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import UnseenGraphs, read_unseen
 from fastslow.workflow.steps import MODELS
-from fastslow_programs.ranking.models import newest_run
+from fastslow_programs.ranking.models import describe_run, newest_run
 from helpers.good_artifacts import change_json, reseal
 
 
@@ -235,3 +235,7 @@ def test_a_run_without_a_model_is_refused(home, tmp_path):
     write_run(tmp_path / "mine", features, predictions, model="mine")
     with pytest.raises(DataError, match="a run of 'mine', whose model is not kept"):
         FinishedRun(tmp_path / "mine").predict(features)
+    write_run(tmp_path / "unnamed", features, predictions)
+    assert describe_run(tmp_path / "unnamed").endswith("1 model of yours, for tile:xla")
+    with pytest.raises(DataError, match="a run of your own, whose model is not kept"):
+        FinishedRun(tmp_path / "unnamed").predict(features)

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -246,6 +247,10 @@ NO_TABLE = {
     "array": (np.zeros((1, 2)), "is an ndarray"),
     "an id that is a list": (named(id=[["c0"]]), r"row 1 has id \['c0'\], which is no configuration"),
     "an id that is a dict": (named(id=[{}]), "row 1 has id {}, which is no configuration"),
+    "a date": (named(config=[0], runtime=pd.to_datetime(["2020-01-01"])), "row 1 has runtime 2020-01-01"),
+    "a span of time": (named(config=[0], runtime=pd.to_timedelta([1], unit="s")), "row 1 has runtime 0 days"),
+    "a complex number": (named(config=[0], runtime=[1 + 5j]), "row 1 has runtime .1.5j."),
+    "a complex position": (named(config=[1j]), "row 1 has config 1j, not a whole number"),
     "a number beyond float64": (
         named(config=[0], runtime=[10**400]),
         "row 1 has runtime 1000.* not a number",
@@ -272,6 +277,14 @@ def test_what_is_no_table_of_measurements_is_refused(name):
 def test_a_position_and_an_identity_that_contradict_each_other_are_refused(given, said):
     with pytest.raises(DataError, match=said):
         check_known(given, 4, ids=IDS)
+
+
+def test_numbers_of_any_type_are_read():
+    """Of a sparse column, too, and of texts, as of a CSV file."""
+    sparse = pd.Series(pd.arrays.SparseArray([0.0, 2.0], fill_value=0.0))
+    assert check_known(named(config=sparse), 4)["config"].tolist() == [0, 2]
+    assert check_known(named(config=["1", " 2 "]), 4)["config"].tolist() == [1, 2]
+    assert check_known(named(config=[0], runtime=[Decimal("1.5")]), 4)["runtime"].tolist() == [1.5]
 
 
 def test_an_identity_names_a_configuration_and_a_position_only_one_of_a_file():

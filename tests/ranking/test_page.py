@@ -110,7 +110,7 @@ def test_while_nothing_is_known_the_default_is_to_be_kept_and_the_members_are_sh
     shown = ranking(advice=advise("How: measure."), judge=lambda: trust)
     text = checked(shown, tmp_path, browser=True)
     keep = "The compiler's default is the choice to keep while no runtime is known."
-    assert text[3] == f"{keep} To gain, measure 8 configurations."
+    assert text[3] == f"{keep} To gain, measure 8 configurations and rank again."
     assert "Do the models agree?" in text and "How slow is each place?" not in text
     assert "10 %" in text and "0.54 to 0.96" in text and " % likely faster" in " ".join(text)
 

@@ -8,6 +8,7 @@ import pytest
 
 from fastslow.competition.node_columns import SHAPE_PRODUCT
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
+from fastslow.core.errors import SettingsError
 from fastslow_programs.ranking.trust import LEVELS, NEAREST, TOLD, Seen, _steepness
 from helpers.cases import cases
 
@@ -138,6 +139,9 @@ def test_where_nothing_like_it_was_scored_nothing_is_expected(program, said):
         (reason,) = trust.unlike
         assert said in reason and trust.words()[1].startswith(f"no score is expected: {reason}; measure some")
     assert at(evidence, 0.1).unlike == [] and at(evidence, 0.1).band(TOLD)
+    for level in (0, 0.99, 1.5, 90):
+        with pytest.raises(SettingsError, match=f"level: {level} is none of 0.5, 0.8, 0.9"):
+            at(evidence, 0.1).band(level)
 
 
 def test_a_band_needs_as_many_scored_programs_as_it_is_made_of():

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import read_json
 from fastslow.steps.finished_run import AppliedRule, best_rule
 from fastslow_programs.program.configurations import Default
@@ -60,6 +60,9 @@ def test_how_sure_the_fastest_is_is_told_of_the_default_and_of_all_others():
     ranked = replace(ranking(), judge=lambda: trust)
     first = int(ranked.table["config"].iloc[0])
     slower = ranked.faster(first)
+    for than in (-1, len(ranked.rows), None, True, "0"):
+        with pytest.raises(SettingsError, match=f"than: {than!r} is no position from 0 to {len(slower) - 1}"):
+            ranked.faster(than)
 
     def sure(**changed):
         return [w for w in replace(ranked, **changed).words() if w.startswith("sure: ")]

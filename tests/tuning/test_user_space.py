@@ -100,6 +100,7 @@ def test_a_large_space_without_constraints_is_not_listed(tmp_path):
         ({"constraints": ["tile % (unroll - 1) == 0"]}, "unroll - 1 is 0 for some options: exclude them"),
         ({"constraints": ["tile / (tile - 16) > 1"]}, "tile - 16 is 0 for some options"),
         ({"constraints": ["tile <"]}, "constraint 'tile <': SyntaxError"),
+        ({"constraints": ["tile * 2 ** 60 * unroll > 0"]}, "OverflowError: its numbers are too large"),
         ({"constraints": ["tile < 64"]}, 'default does not fulfil.*"default": {"tile": 16, "unroll": 1'),
     ],
 )

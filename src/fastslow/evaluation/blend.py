@@ -27,7 +27,7 @@ def _as_floats(value: Any) -> Any:
         value = [parse_value(part) for part in value.split(",")]
     if not isinstance(value, tuple | list):
         value = [value]
-    return [float(number) if isinstance(number, int) else number for number in value]
+    return [float(number) if type(number) is int else number for number in value]
 
 
 _LARGEST = 1e6  # weight: sums of larger ones lose the smaller, and those near the largest number overflow

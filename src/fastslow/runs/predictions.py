@@ -41,6 +41,7 @@ For a model of any framework::
 Name the folder in the ensemble's ``extra`` (``make submit SET=ensemble.extra=FOLDER``), and it takes part.
 """
 
+import contextlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -155,9 +156,17 @@ def write_run(
 
     Raises:
         DataError: Predictions are missing, no numbers, of another length or not finite; the graph is named.
-        SettingsError: JSON cannot hold a setting. Nothing is written then.
+        SettingsError: JSON cannot hold a setting, or the folder is one of features, of a run or of a model
+            that a command trained. Nothing is written then.
     """
     path = resolve(str(folder))
+    if _is_made_by_a_command(path):
+        raise SettingsError("folder", f"{path} holds what a command made; name another one")
+    return replace_run(path, features, predictions, **settings)
+
+
+def replace_run(path: Path, features: Features, predictions: Mapping[str, Mapping], **settings: Any) -> dict:
+    """Write a run folder as :func:`write_run` does, whatever was there."""
     for name, value in settings.items():
         _refuse_what_json_cannot_hold(name, value)
     for given in (predictions, *(predictions.values() if isinstance(predictions, Mapping) else ())):
@@ -178,6 +187,14 @@ def write_run(
         fingerprint = digest([artifact.fingerprint, values])
         artifact.finish((PREDICTIONS,), fingerprint=fingerprint, valid=valid, warnings=warnings)
     return read_run_manifest(path)
+
+
+def _is_made_by_a_command(folder: Path) -> bool:
+    """Return whether a folder is a run of models, or a step of one, which has a digest of its code."""
+    if (folder / MANIFEST).is_file():
+        with contextlib.suppress(DataError):  # what is damaged may be replaced
+            return bool(read_manifest(folder).get("code"))
+    return any(folder.glob(f"*/{MANIFEST}"))
 
 
 def _numbers(path: Path, graph: str, values: Any) -> np.ndarray:

@@ -38,8 +38,8 @@ from fastslow.runs.predictions import (
     read_held_out,
     read_predictions,
     read_run_manifest,
+    replace_run,
     write_predictions,
-    write_run,
 )
 
 _WRITE = "Write it with fastslow.runs.predictions.write_run, or remove it"
@@ -310,7 +310,7 @@ def write_baselines(features: Features, folder: str) -> dict[str, dict]:
     for name, baseline in baselines.items():
         run = f"{folder}/{name.replace(' ', '-')}"
         chosen = baseline.describe(features.config_columns)
-        manifest = write_run(run, features, predictions[name], model=name, chosen=chosen)
+        manifest = replace_run(resolve(run), features, predictions[name], model=name, chosen=chosen)
         written[name] = {"valid": manifest["valid"]["mean"], "folder": run, "chosen": chosen}
         written[name] |= baseline.record(features.config_columns)
     return written

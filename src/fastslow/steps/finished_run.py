@@ -205,7 +205,7 @@ class FinishedRun:
 
     def _read(self) -> Predictor:
         if self.model not in READERS:
-            problem = f"is a run of {self.model!r}, whose model is not kept"
+            problem = f"is a run of {repr(self.model) if self.model else 'your own'}, whose model is not kept"
             raise DataError(
                 self.folder, problem, f"Name a run of {', '.join(READERS)}, or an ensemble of them"
             )

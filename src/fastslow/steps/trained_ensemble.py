@@ -10,7 +10,7 @@ from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.features.graph import Predictions
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import PREDICTIONS, RUN_FILES, write_predictions, write_run
+from fastslow.runs.predictions import PREDICTIONS, RUN_FILES, replace_run, write_predictions
 from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import UnseenGraphs, read_unseen
 
@@ -53,7 +53,7 @@ def write_trained(trained: Path, features: Features, artifact: Artifact, members
     outputs: list[Path] = []
     for name, member in run.manifest.get("members", single).items():
         folder = f"{members}/{name}"
-        manifest = write_run(folder, features, predictions[name], model=member["model"])
+        manifest = replace_run(resolve(folder), features, predictions[name], model=member["model"])
         facts[name] = {"valid": manifest["valid"]["mean"], "weight": member["weight"]}
         facts[name] |= {"folder": folder, "model": member["model"]}
         outputs += [resolve(folder) / file for file in RUN_FILES]

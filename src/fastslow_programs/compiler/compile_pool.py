@@ -88,6 +88,10 @@ def _work(task: Task, module: bytes) -> dict:
     return result | {"seconds": round(time.perf_counter() - start, 3)}
 
 
+def _flags() -> str:
+    return os.environ.get("LIBTPU_INIT_ARGS", "")  # libtpu reads it where it starts, and estimates change
+
+
 @dataclass(frozen=True)
 class Labeller:
     """A task of the TPU compiler, applied to many programs in parallel.
@@ -120,8 +124,8 @@ class Labeller:
     deadline: float = math.inf
 
     def identity(self) -> str:
-        """Return task, compiler and TPU, on which estimates depend; SettingsError where libtpu is missing."""
-        return f"compiler {self.generation} {self.compiler.version()}"
+        """Return compiler, TPU and flags, on which estimates depend; SettingsError without libtpu."""
+        return f"compiler {self.generation} {self.compiler.version()} {_flags()}".strip()
 
     @contextlib.contextmanager
     def workers(self):
@@ -135,7 +139,8 @@ class Labeller:
             SettingsError: libtpu is not installed, or a worker cannot start.
             DataError: The cache is not a file of this kind, or a record in it is damaged.
         """
-        identity = f"{self.task.__name__} {self.compiler.version()} {TOPOLOGIES[self.generation]}"
+        topology = TOPOLOGIES[self.generation]
+        identity = f"{self.task.__name__} {self.compiler.version()} {topology} {_flags()}".strip()
         environment = LOGGING if self.task is tile_label else {}
         workers = Workers(
             self.processes or machine_cores(),

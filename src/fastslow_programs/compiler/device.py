@@ -68,5 +68,5 @@ def device_identity() -> str:
     device = device_name()
     if device == "cpu":
         device = f"{processor()}, {machine_cores()} cores"
-    flags = os.environ.get("XLA_FLAGS", "")
+    flags = " ".join(os.environ.get(name, "") for name in ("XLA_FLAGS", "LIBTPU_INIT_ARGS"))
     return f"device {device}, jaxlib {importlib.metadata.version('jaxlib')}, {ROUNDS} rounds {flags}".strip()

@@ -13,12 +13,14 @@ tensors.
 """
 
 import base64
+import contextlib
 import functools
 import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -173,7 +175,8 @@ class Source:
         """Return the JAX function and its arguments, made with ``options``.
 
         Raises:
-            DataError: The function is missing, takes other options or does not return (function, arguments).
+            DataError: The function is missing, takes other options, ends Python or does not return (function,
+                arguments).
         """
         require_jax()  # before the user's file imports JAX, which then reads where it is to run
         make = getattr(_run_file(self.path), self.function, None)
@@ -184,7 +187,8 @@ class Source:
         except TypeError as error:
             given = f"takes other arguments than {', '.join(options)}" if options else "needs arguments"
             raise DataError(self.path, f"{self.function} {given} ({error})", _WANTED) from None
-        made = make(**options)
+        with _without_exit(self.path):
+            made = make(**options)
         if is_staged(made):
             return _checked(self.path, Call(made))
         if not _is_call(made):
@@ -347,5 +351,17 @@ def _run_file(path: Path):
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     sys.path.insert(0, str(path.parent))
-    spec.loader.exec_module(module)
+    with _without_exit(path):
+        spec.loader.exec_module(module)
     return module
+
+
+@contextlib.contextmanager
+def _without_exit(path: Path) -> Iterator[None]:
+    """Refuse a user's file that ends Python; an error keeps its traceback, in which the user finds it."""
+    try:
+        yield
+    except SystemExit as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)]
+        problem = f"ends Python (sys.exit, line {lines[-1]})"
+        raise DataError(path, problem, 'Guard it with if __name__ == "__main__"') from None

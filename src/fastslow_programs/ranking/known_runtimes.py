@@ -12,7 +12,10 @@ models, the columns of the ranker's table, and the choices::
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -130,11 +133,18 @@ def check_known(
 
 
 def _numbers(column: pd.Series) -> np.ndarray:
-    """Return a column as numbers, NaN for what is none: text, True, or a whole number beyond float64."""
-    logical = column.map(lambda value: isinstance(value, bool | np.bool_)).to_numpy(bool)
-    huge = column.map(lambda value: isinstance(value, int) and abs(value) > sys.float_info.max)
-    numbers = pd.to_numeric(column.mask(huge.to_numpy(bool)), errors="coerce").to_numpy(np.float64)
-    return np.where(logical, np.nan, numbers)
+    """Return a column as numbers, NaN for what is none: True, a date, or a whole number beyond float64.
+
+    Texts are read as numbers, as in a CSV file.
+    """
+    values = pd.Series([*column], dtype=object)
+    return pd.to_numeric(values.where(values.map(_is_number)), errors="coerce").to_numpy(np.float64)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real | Decimal | str):
+        return False
+    return not isinstance(value, int) or abs(value) <= sys.float_info.max
 
 
 def _refuse_contradiction(known: pd.DataFrame, ids: np.ndarray, source: object) -> None:

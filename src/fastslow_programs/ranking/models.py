@@ -184,7 +184,8 @@ def describe_run(run: Path) -> str:
     """Return in words which models a run folder holds: where they are from, and how many of each kind."""
     manifest = read_run_manifest(run)
     members = manifest.get("members", {})
-    kinds = [str(member["model"]) for member in members.values()] or [str(manifest["settings"]["model"])]
+    single = manifest["settings"].get("model", "model of yours")
+    kinds = [str(member["model"]) for member in members.values()] or [str(single)]
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
     packaged = describe_packaged(run.parent, manifest)
     return f"{packaged or run}: {counts}, for {manifest['settings']['collection']}"

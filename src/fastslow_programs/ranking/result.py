@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from fastslow.competition.metrics import (
     ranking_tau,
     tile_score,
 )
-from fastslow.core.errors import counted, listed
+from fastslow.core.errors import SettingsError, counted, listed
 from fastslow.core.shown import Number, Section, Shown, picture, sentences
 from fastslow.core.tables import number_text, percent, table_html
 from fastslow.steps.finished_run import AppliedRule
@@ -469,7 +470,13 @@ class Ranking(Shown):
         """Return the probability ``(C,)`` that each configuration is faster than one; equal ones count half.
 
         Configurations are named by their position in the file. It is None where it is not known.
+
+        Raises:
+            SettingsError: There is no configuration at this position.
         """
+        is_position = isinstance(than, Integral) and not isinstance(than, bool) and 0 <= than < len(self.rows)
+        if not is_position:
+            raise SettingsError("than", f"{than!r} is no position from 0 to {len(self.rows) - 1}")
         if self.all_alike:
             return np.full(len(self.rows), 0.5)
         if self.learnt:

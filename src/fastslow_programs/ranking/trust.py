@@ -24,6 +24,7 @@ from fastslow.competition.catalog import COLLECTIONS, TRAIN
 from fastslow.competition.metrics import collection_score
 from fastslow.competition.node_columns import SHAPE_PRODUCT
 from fastslow.competition.opcodes import distance, opcode_name
+from fastslow.core.errors import SettingsError
 from fastslow.core.files import read_json
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import find_data, resolve
@@ -206,7 +207,12 @@ class Trust:
 
         Args:
             level: Probability that the score is in it, one of ``LEVELS``.
+
+        Raises:
+            SettingsError: It is another one.
         """
+        if level not in LEVELS:
+            raise SettingsError("level", f"{level!r} is none of {', '.join(map(str, LEVELS))}")
         if self.unlike or self.kind == "tile":
             return None
         place = round((1 - level) / 2 * (NEAREST + 1))  # of either bound, counted from its end

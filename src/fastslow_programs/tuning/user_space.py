@@ -120,6 +120,7 @@ class UserSpace:
             try:
                 columns = dict(table.items())  # no name of the table's own, such as its index
                 fulfilled = _evaluated(constraint, columns)
+                _refuse_overflow(constraint, columns, fulfilled)
             except Exception as error:  # of whatever the expression does
                 problem = f"constraint {constraint!r}: {type(error).__name__}: {error}"
                 raise DataError(self.path, problem, f"It may use {names}") from None
@@ -177,6 +178,19 @@ def _evaluated(constraint: str, columns: dict[str, Any]) -> Any:
                 said = f"{divisor} is 0 for some options: exclude them in an earlier constraint"
                 raise ZeroDivisionError(said)
     return pd.eval(constraint, engine="python", local_dict=columns, global_dict={})
+
+
+def _refuse_overflow(constraint: str, columns: dict[str, Any], fulfilled: Any) -> None:
+    """Raise OverflowError where whole numbers of 64 bits give another answer than floats do."""
+    floats = {
+        name: column.astype(float) if column.dtype.kind == "i" else column for name, column in columns.items()
+    }
+    try:
+        same = np.array_equal(_evaluated(constraint, floats), fulfilled)
+    except TypeError:  # such as of bits, which floats do not have
+        return
+    if not same:
+        raise OverflowError("its numbers are too large to be exact: compare smaller ones")
 
 
 def _shown(option: bool | float | str) -> str:
