@@ -187,8 +187,10 @@ def test_submissions_of_two_releases_are_an_error(home, monkeypatch):
     record["row_order"]["layout:xla:random"] = "0" * 16
     (home / "submissions" / "old.json").write_text(json.dumps(record))
     said = "was made from layout:xla:random files of another row order than"
-    with pytest.raises(DataError, match=said):
-        fastslow.blend("smoke.csv", "old.csv")
+    for use in (fastslow.blend, fastslow.compare):
+        with pytest.raises(DataError, match=said):
+            use("smoke.csv", "old.csv")
+    assert cli.main(["compare", "smoke.csv", "old.csv"]) == 1
 
 
 def test_in_python_nothing_is_written_without_out(home, other):

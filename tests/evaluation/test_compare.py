@@ -4,10 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import fastslow
 from fastslow.competition.metrics import ALL_METRICS, mean_metrics, ranking_tau
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.figures import MODEL_COLOURS
+from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.compare import (
     CompareSettings,
@@ -19,8 +21,10 @@ from fastslow.evaluation.compare import (
     plot_differences,
     verdict,
 )
+from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import read_predictions
 from fastslow.workflow.compare import compare_two
+from helpers.good_artifacts import reseal
 from helpers.runs import make_features, overwrite_predictions, random_scores, write_run
 
 LAYOUT, TILE = "layout:xla:random", "tile:xla"
@@ -43,6 +47,33 @@ def settings(features, tmp_path, monkeypatch):
     return CompareSettings(
         one=runs["near"], other=runs["far"], features=str(features.folder), data_root=str(tmp_path)
     )
+
+
+def test_models_of_programs_with_other_runtimes_are_refused(home, monkeypatch):
+    """Their scores are told from other truths; where the features of one are not here, this is said."""
+    shutil.copytree(home / "features" / "smoke", home / "features" / "old")
+    shutil.copytree(home / "runs" / "smoke", home / "runs" / "old")
+    for folder in ("ensemble-layout-xla-random", "ranker-layout-xla-random-s0"):
+        path = home / "runs" / "old" / folder
+        manifest = read_json(path / "manifest.json")
+        write_json(path / "manifest.json", manifest | {"inputs": manifest["inputs"] | {"data": "0" * 16}})
+        reseal(path)
+    model = "ranker-layout-xla-random-s0"
+    assert fastslow.compare(f"smoke/{model}", f"old/{model}").words() == [
+        "mean score on valid: no difference beyond chance"
+    ], "the runtimes are the same"
+    labels = Features.labels
+
+    def doubled(self, split):
+        of = labels(self, split)
+        return {name: 2 * runtime for name, runtime in of.items()} if "old" in str(self.folder) else of
+
+    monkeypatch.setattr(Features, "labels", doubled)
+    with pytest.raises(DataError, match=f"old/{model}: graph .*: scored on other runtimes than .*smoke"):
+        fastslow.compare(f"smoke/{model}", f"old/{model}")
+    shutil.rmtree(home / "features" / "old")
+    (_, doubt) = fastslow.compare(f"smoke/{model}", f"old/{model}").words()
+    assert doubt.startswith("not known: whether both were scored on the same runtimes of layout-xla-random")
 
 
 def test_two_runs_are_compared_graph_by_graph(settings, features, tmp_path, capsys, monkeypatch):

@@ -115,7 +115,7 @@ def blend_submissions(paths: Sequence[Path], weights: Sequence[float] = ()) -> d
     submissions = {path: read_any_submission(path) for path in paths}
     for path in others:
         _require_same_rows(first, submissions[first], path, submissions[path])
-    _require_one_release(paths)
+    require_one_release(paths)
     weights = [*weights] or [1.0] * len(paths)
     rows = {row_id: [rows[row_id] for rows in submissions.values()] for row_id in submissions[first]}
     return {row_id: blend_orders(orders, weights) for row_id, orders in rows.items()}
@@ -140,13 +140,21 @@ def _records(paths: Sequence[Path]) -> dict[Path, dict]:
     return {path: record for path, record in known.items() if record["sha256"] == file_digest(path)}
 
 
-def _require_one_release(paths: Sequence[Path]) -> None:
+def require_one_release(paths: Sequence[Path]) -> None:
+    """Refuse submissions whose rows name configurations of files in another order.
+
+    Args:
+        paths: The CSVs. Of one without a record, such as somebody else's, the order is not known.
+
+    Raises:
+        DataError: The records of two of them have another order.
+    """
     orders = {path: record.get("row_order", {}) for path, record in _records(paths).items()}
     for path, order in orders.items():
         for other, reference in orders.items():
             if differing := [name for name in order if order[name] != reference.get(name, order[name])]:
                 problem = f"was made from {', '.join(differing)} files of another row order than {other}"
-                raise DataError(path, problem, "Blend submissions that were made from the same release")
+                raise DataError(path, problem, "Take submissions that were made from the same release")
 
 
 def write_blend(settings: BlendSettings, blended: Mapping[str, np.ndarray]) -> Path:

@@ -214,6 +214,31 @@ def compare_table(settings: CompareSettings, one: Path, other: Path) -> pd.DataF
     return table.assign(difference=table["one"] - table["other"]).sort_values("difference")
 
 
+def _doubted_labels(one: Path, other: Path) -> list[str]:
+    """Refuse two models that were scored on other runtimes of the valid programs.
+
+    Returns:
+        Why this is not known, where they were made from other competition files and the features of one are
+        not here.
+
+    Raises:
+        DataError: A program has other runtimes in the other's features; it is named.
+    """
+    manifests = [read_run_manifest(folder) for folder in (one, other)]
+    if manifests[0]["inputs"]["data"] == manifests[1]["inputs"]["data"]:
+        return []
+    slug = get_collection(manifests[0]["settings"]["collection"]).slug
+    folders = [resolve(f"features/{folder.parent.name}/{slug}") for folder in (one, other)]
+    if missing := [folder for folder in folders if not folder.is_dir()]:
+        return [f"not known: whether both were scored on the same runtimes of {slug}, without {missing[0]}"]
+    labels, others = (Features(folder).labels(VALID) for folder in folders)
+    for graph, runtimes in labels.items():
+        if graph in others and not np.array_equal(runtimes, others[graph]):
+            problem = f"graph {graph}: scored on other runtimes than {one}"
+            raise DataError(other, problem, "Compare models that were made from the same data")
+    return []
+
+
 def _truth(settings: CompareSettings, one: Path, collection: Collection) -> dict[str, np.ndarray]:
     """Return the true runtimes of the split, by graph."""
     if settings.split == VALID:
@@ -374,12 +399,16 @@ def compare_models(settings: CompareSettings) -> Comparison:
 
     Raises:
         SettingsError: One is a run and the other a model, or they have no collection in common.
-        DataError: A model, its features or the solution is missing or broken.
+        DataError: A model, its features or the solution is missing or broken, or the two were scored on other
+            runtimes.
     """
     tables: dict[str, pd.DataFrame] = {}
     rows = []
+    doubts = []
     for one, other in pairs_of_models(settings):
         table = compare_table(settings, one, other)
+        if settings.split == VALID:
+            doubts += _doubted_labels(one, other)
         tables[one.name] = table
         collection = read_run_manifest(one)["settings"]["collection"].removeprefix("layout:")
         rows.append(paired_row(collection, table))
@@ -388,6 +417,7 @@ def compare_models(settings: CompareSettings) -> Comparison:
     sentences = [f"{METRIC_WORDS.get(settings.metric, settings.metric)} on {settings.split}: {better}"]
     if left_out := collections_of_one(settings):
         sentences.append(f"not compared: {left_out}")
+    sentences += doubts
     return Comparison(comparison_table(rows, named), sentences, tables, rows)
 
 

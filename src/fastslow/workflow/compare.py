@@ -8,6 +8,7 @@ from fastslow.competition.catalog import COLLECTIONS, VALID
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import Unread, find_data
 from fastslow.core.tables import table_text
+from fastslow.evaluation.blend import require_one_release
 from fastslow.evaluation.compare import (
     METRIC_WORDS,
     CompareSettings,
@@ -43,6 +44,7 @@ def compare(settings: CompareSettings) -> None:
     from fastslow.kaggle.agreement import agreement, summary
 
     one, other = settings.folders()
+    require_one_release((one, other))
     print("How far they rank alike, whatever the true runtimes are:\n")
     alike = summary(agreement(one, other))
     alike.index = alike.index.str.removeprefix("layout:").rename("collection")
@@ -91,11 +93,12 @@ def compare_submissions(settings: CompareSettings) -> Comparison:
     """Compare the scores of two submissions where the true runtimes are known, row by row.
 
     Raises:
-        DataError: A CSV or the solution is missing or broken.
+        DataError: A CSV or the solution is missing or broken, or the two are of files in another row order.
     """
     from fastslow.kaggle.agreement import without_counterpart
 
     one, other = settings.folders()
+    require_one_release((one, other))
     lacking = without_counterpart(one, other)
     solution = solution_of(find_data(settings.data_root))
     named = settings.names()
