@@ -250,9 +250,19 @@ def test_a_home_that_is_no_folder_is_refused_by_name(tmp_path, monkeypatch):
     (tmp_path / "again").symlink_to("loop")
     (tmp_path / "file").write_text("x")
     os.mkfifo(tmp_path / "pipe")
-    for home in ("loop", "file/data", "pipe", "n" * 300):
+    for home in ("loop", "file/data", "pipe", "n" * 300, "a\nb"):
         monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path / home))
         with pytest.raises(SettingsError, match=r"FASTSLOW_HOME: '.*' is no folder \(.+\); set it to one"):
+            resolve("runs/x")
+
+
+def test_the_home_of_a_user_stands_for_itself(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("FASTSLOW_HOME", "~/mine")
+    assert resolve("runs/x") == tmp_path / "mine" / "runs" / "x"
+    for home in (" ", "~no-such-user/x"):
+        monkeypatch.setenv("FASTSLOW_HOME", home)
+        with pytest.raises(SettingsError, match=f"FASTSLOW_HOME: '{home}' is no folder"):
             resolve("runs/x")
 
 

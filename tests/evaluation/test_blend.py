@@ -88,6 +88,7 @@ def test_rows_that_do_not_fit_are_an_error_with_their_names(tmp_path, changes, s
         (["a.csv", "a.csv"], "csvs: .* different files; use weights instead"),
         (["a.csv", "b.csv", "weights=2,1,1"], "weights: .* 2 numbers, one for each submission"),
         (["a.csv", "b.csv", "weights=2"], "weights: .* 2 numbers, one for each submission"),
+        (["a.csv", "b.csv", "unproven_order=True"], "unproven_order: True has no effect without an upload"),
         (["a.csv", "b.csv", "weights=1,0"], "weights: .* finite numbers above 0"),
         (["a.csv", "b.csv", "weights=2,b"], "weights: 'b' in the list is a text, a number wanted"),
         (["a.csv", "b.csv", "weights=2,1e999"], "weights: inf in the list is not finite, a number wanted"),

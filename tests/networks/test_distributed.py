@@ -154,6 +154,13 @@ def test_an_error_of_a_process_is_the_error_of_the_training(settings, tmp_path, 
         train_gnn(lost)
 
 
+def test_a_variable_of_torchrun_that_is_no_number_is_named(monkeypatch):
+    for text in ("", "two"):
+        monkeypatch.setenv("WORLD_SIZE", text)
+        with pytest.raises(SettingsError, match=f"WORLD_SIZE: '{text}' is no number; torchrun sets this"):
+            network_processes.launched()
+
+
 def test_a_process_takes_a_gpu_of_its_own(monkeypatch):
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
     assert network_processes.own_device(gpu) == gpu

@@ -102,14 +102,17 @@ def find_typed(path: str) -> Path:
 def _home(named: str) -> Path:
     """Return the folder that relative paths start at, once it can be one."""
     try:
-        if not stat.S_ISDIR(os.stat(PROJECT / named).st_mode):
+        home = PROJECT / Path(named).expanduser()
+        if named.isspace() or not named.isprintable():
+            raise ValueError("a name of blanks or of characters that no terminal shows")
+        if not stat.S_ISDIR(os.stat(home).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     except FileNotFoundError:
         pass  # it is made when something is written
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise SettingsError(f"FASTSLOW_HOME: {named[:80]!r} is no folder ({reason}); set it to one") from None
-    return PROJECT / named
+    return home
 
 
 def _split_commas(names: Any) -> Any:

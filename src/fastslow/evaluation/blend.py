@@ -15,7 +15,7 @@ from fastslow.competition.submission_csv import HEADER
 from fastslow.core.errors import DataError, SettingsError, counted, listed
 from fastslow.core.files import atomic_path, file_digest
 from fastslow.core.setting_fields import nearest
-from fastslow.core.settings import Settings, find_data, parse_value, resolve
+from fastslow.core.settings import Settings, Unread, find_data, parse_value, resolve
 from fastslow.core.tables import sentences_text
 from fastslow.evaluation.scores import score_submission, solution_of
 from fastslow.evaluation.submission_record import read_submission_record, submission_path, write_record
@@ -51,6 +51,10 @@ class BlendSettings(Settings):
     unproven_order: bool = False
     """With ``upload``: upload although the layout test files are not known to have the row order that Kaggle
     scores (``data/README.md``)."""
+
+    def unread(self) -> Unread:
+        """Return what is not read without an upload."""
+        return {} if self.upload else {"unproven_order": ("without an upload", "add upload=True")}
 
     def check(self) -> None:
         """Check that there are several submissions, and a weight for each."""

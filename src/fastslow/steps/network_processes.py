@@ -37,13 +37,28 @@ class RankError(FastslowError):
 
 
 def launched() -> bool:
-    """Return whether torchrun started this process as one of several."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+    """Return whether torchrun started this process as one of several.
+
+    Raises:
+        SettingsError: A variable that torchrun sets is no number.
+    """
+    return _of_torchrun("WORLD_SIZE", 1) > 1
 
 
 def is_first() -> bool:
-    """Return whether this is the first process of torchrun's, or the only one, joined or not."""
-    return int(os.environ.get("RANK", "0")) == 0
+    """Return whether this is the first process of torchrun's, or the only one, joined or not.
+
+    Raises:
+        SettingsError: A variable that torchrun sets is no number.
+    """
+    return _of_torchrun("RANK", 0) == 0
+
+
+def _of_torchrun(name: str, default: int) -> int:
+    text = os.environ.get(name, str(default))
+    if not text.isdecimal():
+        raise SettingsError(name, f"{text!r} is no number; torchrun sets this variable, else unset it")
+    return int(text)
 
 
 def own_device(device: torch.device) -> torch.device:
