@@ -13,6 +13,7 @@ from fastslow.core.memory import STEP_CORES, STEP_MEMORY
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings
 from fastslow.steps.network_settings import TrainSettings
+from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.steps.submission import SubmissionSettings
 from fastslow.workflow import job_plan
 from fastslow.workflow.job_plan import Need, PlannedPool, Resources, share_cores, step_environment, step_need
@@ -44,9 +45,6 @@ class Trace:
         with self.lock:
             self.using.remove(step)
         return step
-
-    def together(self):
-        return max(map(len, self.most))
 
 
 NETWORK, RANKER = Need(5 * GB, gpu=True), Need(3 * GB)
@@ -118,6 +116,15 @@ def test_nothing_is_overcommitted(cores, memory, gpus, needs, jobs):
     assert all(int(share[STEP_MEMORY]) > 0 for share in trace.shares.values())
 
 
+def test_steps_that_fit_run_at_once():
+    """Each waits for the other one, so they would end in an error one after the other."""
+    both = threading.Barrier(2, timeout=20)
+    pool = PlannedPool(Resources(2, 4 * GB), need=lambda step: Need(GB))
+    waiting = [pool.submit(lambda step: both.wait(), step) for step in range(2)]
+    assert {future.result(timeout=20) for future in waiting} == {0, 1}
+    pool.shutdown()
+
+
 def test_an_error_is_handed_over_and_frees_what_the_step_had():
     pool = PlannedPool(Resources(2, GB), need=lambda step: Need(GB))
     assert pool.submit(lambda step: 1 / step, 0).exception(timeout=20).__class__ is ZeroDivisionError
@@ -136,6 +143,26 @@ def test_steps_that_did_not_begin_are_dropped():
 def test_features_need_memory_for_their_processes():
     few, many = (step_need(SimpleNamespace(settings=FeatureSettings(workers=n))) for n in (1, 8))
     assert few.memory < many.memory and not few.gpu
+
+
+def test_a_network_that_names_its_device_or_several_processes_is_given_no_gpu(monkeypatch):
+    index = pd.DataFrame({"nodes": [8]})
+    monkeypatch.setattr(job_plan, "Features", lambda folder: SimpleNamespace(index=index))
+    for options, gpu in (({}, True), ({"device": "cpu"}, False), ({"device": "cuda", "processes": 2}, False)):
+        settings = TrainSettings(**options, graphs_per_step=2)
+        assert step_need(SimpleNamespace(settings=settings), True).gpu == gpu
+
+
+@cases(
+    "objective, rows",
+    [("pairwise", 30 * (1 + RankerSettings().pairs_per_config)), ("regression", 30)],
+)
+def test_a_ranker_needs_memory_for_its_tables_and_pairs(monkeypatch, objective, rows):
+    """Of the train programs' configurations, at most so many of each; a row has 256 columns of float32."""
+    index = pd.DataFrame({"split": ["train", "train", "valid"], "configs": [10, 50, 1000]})
+    monkeypatch.setattr(RankerSettings, "sources", lambda self: {"": SimpleNamespace(index=index)})
+    settings = RankerSettings(objective=objective, configs_per_graph=20)
+    assert step_need(SimpleNamespace(settings=settings)).memory - GB // 2 == rows * 256 * 4
 
 
 def test_what_only_reads_predictions_takes_one_core():
