@@ -111,6 +111,8 @@ def test_it_is_sorted_printed_and_written(home, capsys):
     assert column.is_monotonic_decreasing and not column.isna().any()
     assert [*fastslow.leaderboard(sort="public").table["run"]][0] == "two"
     assert [*fastslow.leaderboard(sort="run").table["run"]] == ["mine", "one", "one", "two", "two"]
+    assert cli.main(["leaderboard", "hours", "csv=board/"]) == 1
+    assert "csv: 'board/' is not a path that ends in .csv" in capsys.readouterr().err
     assert cli.main(["leaderboard", "hours", "csv=board.csv"]) == 0
     said = capsys.readouterr().out
     assert "| one " in said and "| mine/trees " in said and "nan" not in said and "left out" not in said

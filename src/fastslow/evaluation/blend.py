@@ -53,7 +53,7 @@ class BlendSettings(Settings):
     scores (``data/README.md``)."""
 
     def unread(self) -> Unread:
-        """Return what is not read without an upload."""
+        """Return the field that only an upload reads, with the reason and the remedy."""
         return {} if self.upload else {"unproven_order": ("without an upload", "add upload=True")}
 
     def check(self) -> None:

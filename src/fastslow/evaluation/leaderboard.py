@@ -42,6 +42,10 @@ class LeaderboardSettings(Settings):
     """Print a row for every model, with the score of each collection and the settings, on lines as long as
     they need; else a row for a run, on lines of 80 characters."""
 
+    def check(self) -> None:
+        """Check that the CSV is no folder."""
+        self.require(not self.csv or self.csv.endswith(".csv"), "csv", "a path that ends in .csv")
+
 
 class Leaderboard(Shown):
     """Every model under ``runs/``.

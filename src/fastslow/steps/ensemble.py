@@ -7,7 +7,7 @@ train programs, each predicted by the member that left it out, and are not pulle
 """
 
 import glob
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -223,9 +223,7 @@ def _ensemble(
     labels = features.labels(VALID)
     kind = features.collection.kind
 
-    def valid_score(predictions: dict[str, np.ndarray]) -> float:
-        return collection_score(kind, labels, predictions)["mean"]
-
+    valid_score = _mean_score(kind, labels)
     normalisation = settings.normalisation
     folded = all(manifest["settings"].get("folds") for manifest in manifests.values())
     if folded:
@@ -252,6 +250,15 @@ def _ensemble(
     }
 
 
+def _mean_score(kind: str, labels: Mapping[str, np.ndarray]) -> Callable[[Mapping[str, np.ndarray]], float]:
+    """Return the function from the predictions of labelled programs to their mean score."""
+
+    def score(predictions: Mapping[str, np.ndarray]) -> float:
+        return collection_score(kind, labels, predictions)["mean"]
+
+    return score
+
+
 def _weights_of_folds(
     settings: EnsembleSettings,
     features: Features,
@@ -275,11 +282,7 @@ def _weights_of_folds(
     if not labels:
         remedy = "Train as many seeds as folds (folds= of a run does)"
         raise DataError(settings.folder, "no train program was left out by every model", remedy)
-    kind = features.collection.kind
-
-    def score(predictions: dict[str, np.ndarray]) -> float:
-        return collection_score(kind, labels, predictions)["mean"]
-
+    score = _mean_score(features.collection.kind, labels)
     # as of a split: search_weights reads the split valid
     parts = {model: {VALID: {name: held_out[model][name] for name in labels}} for model in models}
     single = [[model] for model in models]

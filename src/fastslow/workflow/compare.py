@@ -93,7 +93,7 @@ def compare_submissions(settings: CompareSettings) -> Comparison:
     """Compare the scores of two submissions where the true runtimes are known, row by row.
 
     Raises:
-        DataError: A CSV or the solution is missing or broken, or the two are of files in another row order.
+        DataError: A CSV or the solution is missing or broken, or the two have other row orders.
     """
     from fastslow.kaggle.agreement import without_counterpart
 

@@ -134,9 +134,10 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
                 for change in changes:
                     bar.write(f"  {step.name}: {change}", file=sys.stderr)
             _run_stage([step for step, _ in outdated], pool, bar)
-            for settings in (step.settings for step in steps if stage == "features"):
-                if isinstance(settings, EnsembleSettings):
-                    settings.check_extra()  # hours of training must not end at a broken model of the user's
+            if stage == "features":  # hours of training must not end at a broken model of the user's
+                for step in steps:
+                    if isinstance(step.settings, EnsembleSettings):
+                        step.settings.check_extra()
 
 
 def _run_stage(steps: list[Step], pool: StepPool, bar) -> None:

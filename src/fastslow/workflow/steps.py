@@ -103,7 +103,7 @@ class Plan:
     def collections(self) -> list[Collection]:
         """The chosen collections that the chosen models predict."""
         models = trained_models(self.preset, self.models)
-        return [c for c in COLLECTIONS if c.kind in models and c.name in (self.only or c.name)]
+        return [c for c in COLLECTIONS if c.kind in models and (not self.only or c.name in self.only)]
 
     @property
     def filled(self) -> list[Collection]:
