@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
 from pathlib import Path
 
 import psutil
 import pytest
+from pebble.pool.process import PoolManager
 
 from fastslow.core.errors import StorageError
 from fastslow.core.isolated import (
@@ -98,6 +100,36 @@ def test_each_end_of_a_process_is_told_and_the_next_call_works(workers, call):
         workers.call(getattr(calls, call), seconds=0.5 if call == "sleep" else 60)
     assert caught.value.kind == kind
     assert workers.call(calls.value)[0] == 3
+
+
+@pytest.fixture
+def breaking(monkeypatch):
+    """A function that breaks the next pools whose process ends, as if its first word was not heard."""
+    found = PoolManager.find_expired_task
+    breaks = []
+
+    def find_expired_task(self, process):
+        if breaks:
+            raise breaks.pop()
+        return found(self, process)
+
+    monkeypatch.setattr(PoolManager, "find_expired_task", find_expired_task)
+    return lambda pools: breaks.extend(BrokenProcessPool("All workers expired") for _ in range(pools))
+
+
+def test_a_pool_that_breaks_is_opened_again(breaking):
+    with Workers() as workers:
+        breaking(1)
+        with pytest.raises(Killed, match="its process ended with SIGSEGV"):
+            workers.call(calls.segfault)
+        assert workers.call(calls.value)[0] == 3
+        breaking(2)
+        found = dict(workers.each(calls.leave_or_not, {leaves: [leaves] for leaves in (True, False)}))
+        assert found.pop(True).kind == CRASHED and found == {False: "stayed"}
+        breaking(3)
+        with pytest.raises(Killed, match="its process ended as soon as it was called") as caught:
+            workers.call(calls.segfault)
+        assert caught.value.kind == CRASHED and workers.call(calls.value)[0] == 3
 
 
 def test_many_calls_come_as_they_end_and_a_crash_is_tried_again(tmp_path):

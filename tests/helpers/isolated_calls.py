@@ -60,6 +60,13 @@ def segfault():
     ctypes.string_at(0)
 
 
+def leave_or_not(leaves):
+    """Exit, or return a word."""
+    if leaves:
+        leave()
+    return "stayed"
+
+
 def be_killed():
     """Be ended by the system."""
     os.kill(os.getpid(), signal.SIGKILL)

@@ -36,6 +36,8 @@ _SEMAPHORES = "/dev/shm"
 _MOUNT = "Mount it writable and with space (docker run --shm-size=64m), then type the same command"
 _START_SECONDS = 300.0
 _PAUSE_SECONDS = 0.2
+# tries of a call in pools that break: pebble's does where a process ends before its first word was heard
+_POOLS = 3
 
 _log = Path(os.devnull)  # of this process, where it is a worker
 _groups: set[int] = set()  # process groups that it started
@@ -86,22 +88,28 @@ class Workers:
         self._memory, self._first = memory, start
 
     def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory()
+        self._open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+        self._folder.cleanup()
+
+    def _open(self) -> None:
         from joblib.externals.loky.backend import get_context  # spawns without the main module
         from pebble import ProcessPool
 
-        self._folder = tempfile.TemporaryDirectory()
         self._pool: Any = ProcessPool(
             **self._options,
             initializer=_start,
             initargs=(os.getpid(), self._folder.name, self._memory, self._first),
             context=get_context("loky"),
         )
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def _close(self) -> None:
         self._pool.stop()
         self._pool.join()
-        self._folder.cleanup()
 
     def call(
         self,
@@ -125,12 +133,15 @@ class Workers:
             Killed: The process ended before the function returned.
             Exception: The function's own, with the traceback of its process.
         """
-        self._require_start()
-        future = self._schedule(function, args, seconds)
-        if hear:
-            for piece in self._pieces(future, silence):
-                hear(piece)
-        return self._result(future)
+        for _ in range(_POOLS):
+            self._require_start()
+            with contextlib.suppress(BrokenProcessPool):
+                future = self._schedule(function, args, seconds)
+                if hear:
+                    for piece in self._pieces(future, silence):
+                        hear(piece)
+                return self._result(future)
+        raise Killed(CRASHED, self._broken())
 
     def each(
         self,
@@ -154,28 +165,64 @@ class Workers:
             Exception: A call's own.
         """
         pending = dict(calls)
-        for attempt in range(attempts if pending else 0):
+        for attempt in range(attempts):
+            failed = {}
+            for key, answer in self._answers(function, pending, seconds):
+                if attempt + 1 < attempts and again(answer):
+                    failed[key] = calls[key]
+                else:
+                    yield key, answer
+            pending = failed
+
+    def _answers(
+        self, function: Callable[..., Any], calls: Mapping[Key, Sequence[Any]], seconds: float | None
+    ) -> Iterator[tuple[Key, Any]]:
+        """Yield the key of each call, and its value or :class:`Killed`; of a pool that broke, of the next."""
+        pending = dict(calls)
+        for _ in range(_POOLS):
+            if not pending:
+                return
             self._require_start()
-            futures = {self._schedule(function, args, seconds): key for key, args in pending.items()}
-            pending = {}
+            futures: dict[Future[Any], Key] = {}
             try:
+                for key, args in pending.items():
+                    futures[self._schedule(function, args, seconds)] = key
                 for future in as_completed(futures):
-                    key = futures[future]
                     try:
                         answer = self._result(future)
                     except Killed as error:
                         answer = error
-                    if attempt + 1 < attempts and again(answer):
-                        pending[key] = calls[key]
-                    else:
-                        yield key, answer
+                    del pending[futures[future]]
+                    yield futures[future], answer
+            except BrokenProcessPool:
+                continue
             finally:
                 for future in futures:
                     future.cancel()
+        for key in pending:
+            yield key, Killed(CRASHED, self._broken())
 
     def _require_start(self) -> None:
-        """Raise if processes end while they start: calls of such a pool might never return."""
-        self._result(self._schedule(_ready), _START_SECONDS)
+        """Open a pool that broke again; raise if processes end while they start: calls might never return."""
+        try:
+            ready = self._schedule(_ready)
+        except BrokenProcessPool:
+            self._close()
+            self._open()
+            ready = self._schedule(_ready)
+        try:
+            self._result(ready, _START_SECONDS)
+        except BrokenProcessPool:
+            said = _last_words(self._newest_log())
+            raise Killed(CRASHED, f"its process does not start: {said or 'it printed nothing'}") from None
+
+    def _broken(self) -> str:
+        said = _last_words(self._newest_log())
+        return f"its process ended as soon as it was called: {said or 'it printed nothing'}"
+
+    def _newest_log(self) -> Path:
+        logs = Path(self._folder.name).glob("*.log")
+        return max(logs, key=lambda log: log.stat().st_mtime, default=Path(os.devnull))
 
     def _schedule(
         self, function: Callable[..., Any], args: Sequence[Any] = (), seconds: float | None = None
@@ -187,6 +234,8 @@ class Workers:
                 raise
             problem = f"no process can be started: no semaphore can be made there ({error.strerror})"
             raise StorageError(_SEMAPHORES, problem, _MOUNT) from None
+        except RuntimeError as error:  # the pool broke under an earlier call
+            raise BrokenProcessPool(str(error)) from None
         return future
 
     def _result(self, future: Future[Any], seconds: float | None = None) -> Any:
@@ -209,14 +258,10 @@ class Workers:
             how = signal.Signals(-code).name if code < 0 else f"status {code}"
             message = f"its process ended with {how}: {said or 'it printed nothing'}"
             raise Killed(OUT_OF_MEMORY if memory else CRASHED, message) from None
-        except BrokenProcessPool:
-            logs = sorted(Path(self._folder.name).glob("*.log"), key=lambda log: log.stat().st_mtime)
-            said = _last_words(logs[-1]) if logs else ""
-            raise Killed(CRASHED, f"its process does not start: {said or 'it printed nothing'}") from None
 
     def _pieces(self, future: Future[Any], silence: float | None) -> Iterator[str]:
         """Yield what the only process prints until its call has ended."""
-        (log,) = Path(self._folder.name).glob("*.log")
+        log = self._newest_log()
         rest = b""
         heard = time.monotonic()
         with log.open("rb") as stream:
