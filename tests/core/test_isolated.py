@@ -105,13 +105,13 @@ def test_each_end_of_a_process_is_told_and_the_next_call_works(workers, call):
 @pytest.fixture
 def breaking(monkeypatch):
     """A function that breaks the next pools whose process ends, as if its first word was not heard."""
-    found = PoolManager.find_expired_task
+    original = PoolManager.find_expired_task
     breaks = []
 
     def find_expired_task(self, process):
         if breaks:
             raise breaks.pop()
-        return found(self, process)
+        return original(self, process)
 
     monkeypatch.setattr(PoolManager, "find_expired_task", find_expired_task)
     return lambda pools: breaks.extend(BrokenProcessPool("All workers expired") for _ in range(pools))
@@ -124,8 +124,8 @@ def test_a_pool_that_breaks_is_opened_again(breaking):
             workers.call(calls.segfault)
         assert workers.call(calls.value)[0] == 3
         breaking(2)
-        found = dict(workers.each(calls.leave_or_not, {leaves: [leaves] for leaves in (True, False)}))
-        assert found.pop(True).kind == CRASHED and found == {False: "stayed"}
+        answers = dict(workers.each(calls.leave_or_not, {leaves: [leaves] for leaves in (True, False)}))
+        assert answers.pop(True).kind == CRASHED and answers == {False: "stayed"}
         breaking(3)
         with pytest.raises(Killed, match="its process ended as soon as it was called") as caught:
             workers.call(calls.segfault)

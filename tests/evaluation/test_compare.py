@@ -50,7 +50,7 @@ def settings(features, tmp_path, monkeypatch):
 
 
 def test_models_of_programs_with_other_runtimes_are_refused(home, monkeypatch):
-    """Their scores are told from other truths; where the features of one are not here, this is said."""
+    """Scores by other runtimes do not compare. Where the features of one are missing, a sentence says so."""
     shutil.copytree(home / "features" / "smoke", home / "features" / "old")
     shutil.copytree(home / "runs" / "smoke", home / "runs" / "old")
     for folder in ("ensemble-layout-xla-random", "ranker-layout-xla-random-s0"):

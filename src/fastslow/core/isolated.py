@@ -141,7 +141,7 @@ class Workers:
                     for piece in self._pieces(future, silence):
                         hear(piece)
                 return self._result(future)
-        raise Killed(CRASHED, self._broken())
+        raise self._broken()
 
     def each(
         self,
@@ -164,7 +164,7 @@ class Workers:
             Killed: No process starts.
             Exception: A call's own.
         """
-        pending = dict(calls)
+        pending = calls
         for attempt in range(attempts):
             failed = {}
             for key, answer in self._answers(function, pending, seconds):
@@ -200,10 +200,10 @@ class Workers:
                 for future in futures:
                     future.cancel()
         for key in pending:
-            yield key, Killed(CRASHED, self._broken())
+            yield key, self._broken()
 
     def _require_start(self) -> None:
-        """Open a pool that broke again; raise if processes end while they start: calls might never return."""
+        """Open the pool again where it broke; raise if a process ends while it starts: calls might wait."""
         try:
             ready = self._schedule(_ready)
         except BrokenProcessPool:
@@ -213,12 +213,11 @@ class Workers:
         try:
             self._result(ready, _START_SECONDS)
         except BrokenProcessPool:
-            said = _last_words(self._newest_log())
-            raise Killed(CRASHED, f"its process does not start: {said or 'it printed nothing'}") from None
+            raise self._broken("its process does not start") from None
 
-    def _broken(self) -> str:
+    def _broken(self, problem: str = "its process ended as soon as it was called") -> Killed:
         said = _last_words(self._newest_log())
-        return f"its process ended as soon as it was called: {said or 'it printed nothing'}"
+        return Killed(CRASHED, f"{problem}: {said or 'it printed nothing'}")
 
     def _newest_log(self) -> Path:
         logs = Path(self._folder.name).glob("*.log")

@@ -228,7 +228,7 @@ def _doubted_labels(one: Path, other: Path) -> list[str]:
     if manifests[0]["inputs"]["data"] == manifests[1]["inputs"]["data"]:
         return []
     slug = get_collection(manifests[0]["settings"]["collection"]).slug
-    folders = [resolve(f"features/{folder.parent.name}/{slug}") for folder in (one, other)]
+    folders = [_features_of(folder, slug) for folder in (one, other)]
     if missing := [folder for folder in folders if not folder.is_dir()]:
         return [f"not known: whether both were scored on the same runtimes of {slug}, without {missing[0]}"]
     labels, others = (Features(folder).labels(VALID) for folder in folders)
@@ -239,10 +239,15 @@ def _doubted_labels(one: Path, other: Path) -> list[str]:
     return []
 
 
+def _features_of(model: Path, slug: str) -> Path:
+    """Return the features folder that a model's run has, by its path."""
+    return resolve(f"features/{model.parent.name}/{slug}")
+
+
 def _truth(settings: CompareSettings, one: Path, collection: Collection) -> dict[str, np.ndarray]:
     """Return the true runtimes of the split, by graph."""
     if settings.split == VALID:
-        folder = resolve(settings.features or f"features/{one.parent.name}/{collection.slug}")
+        folder = resolve(settings.features) if settings.features else _features_of(one, collection.slug)
         if not folder.is_dir():  # such as of a run that was fetched from Kaggle
             problem = f"{settings.metric} on valid is computed from {folder}, which is not here"
             make = f"Build it with `make features NAME={one.parent.name}` and the run's DATA and settings"

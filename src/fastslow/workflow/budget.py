@@ -43,6 +43,10 @@ class Model:
         """
         return True in self.speeds and (cut or False not in self.speeds)
 
+    def speed(self, cut: bool) -> Speed:
+        """Return the speed on segments or on whole graphs, see :meth:`on_segments`."""
+        return self.speeds[self.on_segments(cut)]
+
     def seconds(self, share: float = 1.0, cut: bool = False) -> float:
         """Return the seconds that the training of one seed takes.
 
@@ -50,7 +54,7 @@ class Model:
             share: Share of the epochs or trees that are trained, above 0, at most 1.
             cut: As for :meth:`on_segments`.
         """
-        speed = self.speeds[self.on_segments(cut)]
+        speed = self.speed(cut)
         return speed.once + speed.each * self.part(share)
 
     def part(self, share: float) -> int:
@@ -163,7 +167,7 @@ def _words(models: Sequence[Model], seeds: Mapping[str, int], choice: Choice, to
             "seeds": choice.trained(seeds, model.section),
             "rounds": f"{model.part(choice.share)}/{model.rounds}",
             "graphs": "segments" if model.on_segments(choice.cut) else "whole",
-            "seconds a round": f"{model.speeds[model.on_segments(choice.cut)].each:.2g}",
+            "seconds a round": f"{model.speed(choice.cut).each:.2g}",
             "minutes a seed": f"{model.seconds(choice.share, choice.cut) / 60:.2g}",
         }
         for model in models

@@ -43,13 +43,11 @@ def compare(settings: CompareSettings) -> None:
         return
     from fastslow.kaggle.agreement import agreement, summary
 
-    one, other = settings.folders()
-    require_one_release((one, other))
+    comparison = compare_submissions(settings)
     print("How far they rank alike, whatever the true runtimes are:\n")
-    alike = summary(agreement(one, other))
+    alike = summary(agreement(*settings.folders()))
     alike.index = alike.index.str.removeprefix("layout:").rename("collection")
     print(f"{table_text(alike.rename(columns=_WORDS))}\n")
-    comparison = compare_submissions(settings)
     for table in comparison.programs.values() if settings.all else ():
         print(f"{table_text(table)}\n")
     print_comparison(comparison)

@@ -113,7 +113,8 @@ def measure_labels(settings: QualitySettings) -> pd.DataFrame:
     marks = [digest([program.id, file_fingerprint(program.path), code]) for program in programs]
     known = _read(settings.table)
     names = {(collection.name, split) for collection, split in chosen}
-    kept = [mark for mark, row in known.items() if (row["collection"], row["split"]) not in names]
+    others = [mark for mark, row in known.items() if (row["collection"], row["split"]) not in names]
+    written = [*others, *marks]
     todo = [(p, mark) for p, mark in zip(programs, marks, strict=True) if mark not in known]
     jobs = (joblib.delayed(_measure)(program, mark) for program, mark in todo)
     results = joblib.Parallel(n_jobs=step_cores(), return_as="generator")(jobs)
@@ -122,8 +123,8 @@ def measure_labels(settings: QualitySettings) -> pd.DataFrame:
         for number, row in enumerate(bar, 1):
             known[row["file"]] = row
             if number % _SAVED_EVERY == 0:
-                _write(settings.table, known, [*kept, *marks])
-    _write(settings.table, known, [*kept, *marks])
+                _write(settings.table, known, written)
+    _write(settings.table, known, written)
     return pd.DataFrame([known[mark] for mark in marks])
 
 
