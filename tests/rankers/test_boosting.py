@@ -32,9 +32,15 @@ class Trees:
         return np.where(tree < self.good, 1, -2).sum() * rows[:, 0]
 
 
-def run(trees, report=None, seconds=math.inf, **settings):
+def run_all(trees, report=None, seconds=math.inf, **settings):
     options = RankerOptions(objective="regression", **settings)
     return boost(options, trees, "layout", VALID, seconds, report)
+
+
+def run(trees, report=None, **settings):
+    history, out_of_time = run_all(trees, report, **settings)
+    assert not out_of_time
+    return history
 
 
 def scores(history):
@@ -61,7 +67,7 @@ def test_it_stops_without_a_better_valid_score():
     assert trees.updates == 8
 
 
-@cases("grown, wanted", [(0, [0]), (2, [2]), (4, [3, 4])])
+@cases("grown, wanted", [(0, [0]), (2, [2]), (3, [3]), (4, [3, 4])])
 def test_it_stops_where_no_tree_can_be_grown(grown, wanted):
     trees = Trees(grown=grown)
     history = run(trees, num_iterations=100, evaluate_every=3, early_stopping_rounds=99)
@@ -71,8 +77,13 @@ def test_it_stops_where_no_tree_can_be_grown(grown, wanted):
 
 def test_it_stops_when_its_hours_are_over():
     trees = Trees()
-    history = run(trees, num_iterations=100, seconds=1e-12)
-    assert scores(history) == [(1, 1.0)] and trees.updates == 1
+    history, out_of_time = run_all(trees, num_iterations=100, seconds=1e-12)
+    assert scores(history) == [(1, 1.0)] and trees.updates == 1 and out_of_time
+
+
+@cases("grown, most", [(1000, 1), (0, 100)])
+def test_hours_end_no_training_that_is_complete(grown, most):
+    assert not run_all(Trees(grown), num_iterations=most, seconds=1e-12)[1]
 
 
 def test_trees_by_iteration_add_up():

@@ -71,6 +71,7 @@ class Fitted:
     trees: Trees  # those that are not used included
     num_trees: int  # that are used
     history: list[Evaluation]
+    out_of_time: bool = False  # whether more trees would have been grown
 
     def predict(self, table: Table) -> dict[str, np.ndarray]:
         """Return predictions ``(C,)`` float64 per graph of a table, lower = predicted faster."""
@@ -122,8 +123,8 @@ def fit(
     trees = LIBRARIES[options.library].begin(
         sample_table(train, options), sample_table(bins, options), options, num_threads
     )
-    history = boost(options, trees, training.kind, valid, seconds, report)
-    return Fitted(options.objective, trees, kept_trees(options, history), history)
+    history, out_of_time = boost(options, trees, training.kind, valid, seconds, report)
+    return Fitted(options.objective, trees, kept_trees(options, history), history, out_of_time)
 
 
 def boost(
@@ -133,25 +134,29 @@ def boost(
     valid: Table,
     seconds: float = math.inf,
     report: Report | None = None,
-) -> list[Evaluation]:
+) -> tuple[list[Evaluation], bool]:
     """Grow trees, until the time is over or, with ``early_stopping_rounds``, valid stops improving.
 
     ``trees`` is an ensemble without trees, and ``valid`` has the columns that it reads. The kind, ``layout``
     or ``tile``, decides the metric. Other arguments are as for :func:`fit`.
 
     Returns:
-        Every evaluation; the last tree is always evaluated.
+        Every evaluation, of which the last is of all trees; and whether the time ended the training.
     """
     labels = valid.labels()
     predictions = {name: np.zeros(len(runtime)) for name, runtime in labels.items()}
     history: list[Evaluation] = []
     evaluated = 0
     ends = time.monotonic() + seconds
+    out_of_time = False
     for iteration in range(1, options.num_iterations + 1):
         stuck = trees.grow()
-        last = stuck or iteration == options.num_iterations or time.monotonic() > ends
-        if last or iteration % options.evaluate_every == 0:
-            grown = iteration - stuck
+        complete = stuck or iteration == options.num_iterations
+        out_of_time = not complete and time.monotonic() > ends
+        last = complete or out_of_time
+        grown = iteration - stuck
+        is_due = last or iteration % options.evaluate_every == 0
+        if is_due and (grown > evaluated or not history):
             added = predict_trees(options.objective, trees, valid, evaluated, grown - evaluated)
             for name, values in added.items():
                 predictions[name] += values
@@ -163,7 +168,7 @@ def boost(
         patience = options.early_stopping_rounds
         if last or (patience and history and evaluated - kept_trees(options, history) >= patience):
             break
-    return history
+    return history, out_of_time
 
 
 def kept_trees(options: RankerOptions, history: Sequence[Evaluation]) -> int:

@@ -65,9 +65,10 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
             bar.set_postfix({scored: f"{valid:.3f}"}, refresh=False)
 
         fitted = fit_within_hours(settings, training, report)
-    grown = fitted.history[-1].trees
-    most = settings.num_iterations
-    late = [f"{grown} of {most} trees (hours={settings.hours:g})"] if settings.hours and grown < most else []
+    late: list[str] = []
+    if fitted.out_of_time:
+        grown = fitted.history[-1].trees
+        late = [f"{grown} of {settings.num_iterations} trees (hours={settings.hours:g})"]
     evaluated = fitted.predict(training.valid)
     for run in (*artifact.parts, artifact):  # the folder that stands for all comes last
         source = sources[get_collection(run.settings["collection"]).slug]
