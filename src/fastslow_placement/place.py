@@ -329,7 +329,7 @@ def write_placed(placed: Placed, settings: PlaceSettings) -> None:
             temporary.write_text(explain(placed) + "\n")
         methods = {
             name: {
-                "cost": result.cost,
+                "cost": result.cost if np.isfinite(result.cost) else None,  # JSON has no infinity
                 "evaluations": result.evaluations,
                 "decision": result.decision.tolist(),
             }

@@ -69,6 +69,15 @@ def test_a_program_that_does_not_run_here_is_refused(program):
         times([program.module])
 
 
+def test_where_a_process_ends_no_time_is_known(program, monkeypatch):
+    monkeypatch.setattr(Bench, "_ask", lambda *_: "crashed: its process ended")
+    with Bench(program, rounds=3, seconds=60).running() as times:
+        for modules in ([], [program.module], [program.module] * 2):
+            measured = times(modules)
+            assert measured.seconds.shape == (3, 2 + len(modules)) and np.isnan(measured.seconds).all()
+            assert measured.failures == ["crashed: its process ended"] * len(modules)
+
+
 class Slow:
     """Workers whose compile of the unconstrained program takes as long as stated, or ends the process."""
 

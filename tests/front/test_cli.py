@@ -205,6 +205,12 @@ sys.exit(subprocess.run([sys.executable, "-c", {child!r}]).returncode)
     assert subprocess.run(["bash", "-c", command]).returncode == 0
 
 
+@cases("value", ["{[]:1}", "{[1]}", "[1", "1e999", "(" * 300])
+def test_a_value_that_is_no_literal_is_refused_plainly(value, capsys):
+    assert cli.main(["leaderboard", f"wide={value}"]) == 1
+    assert capsys.readouterr().err.startswith("error: wide: ")
+
+
 def test_json_alone_and_nothing_at_all(tmp_path, capsys):
     (tmp_path / "a.pb").write_bytes(varied_module().SerializeToString())
     words = ["convert", str(tmp_path / "a.pb"), "--json", "configs=3", f"data_root={tmp_path}"]

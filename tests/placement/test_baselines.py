@@ -1,6 +1,8 @@
 """Rules and searches: legal decisions, and optima against enumeration."""
 
+import json
 from itertools import product
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from fastslow_placement import place
 from fastslow_placement.base.search import anneal, best_of
 from fastslow_placement.baselines import PLACEMENT_RULES, metis
-from fastslow_placement.place import POLICY, REGIONS, SEARCHED, compare
+from fastslow_placement.place import DECISION, POLICY, REGIONS, SEARCHED, compare, write_placed
 from fastslow_placement.programs import list_placement
 from fastslow_placement.programs.list_placement import M_ETF, WEIGHTS, learned_weights, list_placements, m_etf
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
@@ -151,6 +153,41 @@ def test_searches_count_keep_the_best_and_find_the_best_of_all(search, seed):
         assert found.cost == problem.evaluate(found.decision[None]).order[0]
         costs = [cost for _, cost in found.history]
         assert costs == sorted(costs, reverse=True) and costs[-1] == found.cost
+
+
+@cases("search", [anneal, anneal_regions])
+@cases("evaluations", [1, 2, 10, 40])
+def test_a_search_ends_at_its_budget(search, evaluations):
+    problem = PlacementProblem(random_graph(0, 7), 2, DEVICE)
+    assert search(problem, evaluations, 0, problem.default).evaluations == evaluations
+
+
+def test_a_search_cools_from_a_start_that_does_not_fit_into_memory():
+    graph = random_graph(3, 30, 0.2)
+    limit = 0.6 * float((graph.output_bytes + graph.parameter_bytes).sum())
+    problem = PlacementProblem(graph, 3, DEVICE, limit)
+    invalid = problem.default * 0
+    assert not problem.evaluate(invalid[None]).valid[0]
+    costs = [
+        [anneal_regions(problem, 4000, seed, start).cost for seed in range(5)]
+        for start in (invalid, problem.default)
+    ]
+    assert max(costs[0]) <= 1.05 * max(costs[1])
+
+
+def test_what_does_not_fit_into_memory_has_no_cost_in_the_file(tmp_path):
+    graph = random_graph(3, 12)
+    limit = 0.6 * float((graph.output_bytes + graph.parameter_bytes).sum())
+    settings = PlaceSettings(updates=0, search=120, out=str(tmp_path / "placed"))
+    placed = compare(settings, PlacementProblem(graph, 3, DEVICE, limit))
+    write_placed(placed, settings)
+    text = (Path(settings.folder) / DECISION).read_text()
+    methods = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))["methods"]
+    costs = {name: method["cost"] for name, method in methods.items()}
+    assert None in costs.values()
+    assert costs == {
+        name: found.cost if np.isfinite(found.cost) else None for name, found in placed.found.items()
+    }
 
 
 def test_regions_move_together_where_single_units_are_for_the_worse():

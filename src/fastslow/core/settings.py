@@ -343,8 +343,9 @@ class Settings(BaseModel):
     def _is_setting(cls, text: str) -> bool:
         """Return whether a word gives a setting, perhaps a misspelt one, and is no file of that name."""
         name, equals, _ = text.partition("=")
-        named = bool(equals) and name.isidentifier() and not resolve(text).exists()
-        return name in cls.model_fields or named
+        if name in cls.model_fields:
+            return True
+        return bool(equals) and name.isidentifier() and not resolve(text).exists()
 
     def from_working_folder(self, *fields: str) -> Self:
         """Return settings whose paths start at the working folder where a user typed them.
@@ -477,7 +478,7 @@ def parse_value(text: str) -> Any:
     """Return a setting's value as typed: a Python literal (``1e-3``, ``True``) or, failing that, a string."""
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):  # the last two: too many brackets
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):  # the last: too many brackets
         return text
 
 

@@ -60,9 +60,9 @@ def anneal(problem: Problem, evaluations: int, seed: int = 0, start: np.ndarray 
     movable = np.flatnonzero(problem.choices > 1)
     current = found.decision.copy()
     cost = found.cost
-    if not len(movable):
+    if not len(movable) or evaluations < 2:
         return found
-    tries = _neighbours(problem, current, movable, min(_BATCH, evaluations), rng)
+    tries = _neighbours(problem, current, movable, min(_BATCH, evaluations - 1), rng)
     costs = problem.evaluate(tries).order
     found.see(tries, costs)
     uphill = costs[np.isfinite(costs) & (costs > cost)] - cost

@@ -28,7 +28,7 @@ def anneal_regions(
         evaluations: Number of decisions that are evaluated, the starts included.
         seed: Seed of the moves.
         start: (U,) first decision; by default the best of the problem's starts.
-        heat: First temperature over the cost of the first decision; it falls to a hundredth.
+        heat: First temperature over the cost of the first valid decision; it falls to a hundredth.
     """
     seen = 0
     if start is None:

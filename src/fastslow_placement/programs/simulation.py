@@ -340,7 +340,7 @@ def walk_regions(arrays, rank, members, devices, limit, begins, near, start, eva
         near: Neighbours of all units.
         start: (U,) first decision.
         evaluations: Number of decisions that are evaluated.
-        heat: First temperature over the cost of the first decision.
+        heat: First temperature over the cost of the first valid decision.
         rng: Generator.
     """
     current = start.copy()
@@ -365,6 +365,8 @@ def walk_regions(arrays, rank, members, devices, limit, begins, near, start, eva
         new = seconds[0] if excess[0] <= 0 else np.inf
         temperature = hot * _COOLING ** (number / evaluations)
         if new <= cost or rng.random() < np.exp((cost - new) / temperature):
+            if cost == np.inf:
+                hot = heat * new
             current[:], cost = candidate, new
             if cost < lowest:
                 best = current.copy()

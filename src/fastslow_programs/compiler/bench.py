@@ -98,8 +98,8 @@ class Bench:
             answer = self._ask(workers, modules)
             if isinstance(answer, Times):
                 return answer
-            if len(modules) == 1:
-                return Times(np.full((self._rounds, 3), np.nan), [answer])
+            if len(modules) < 2:
+                return Times(np.full((self._rounds, 2 + len(modules)), np.nan), [answer] * len(modules))
             each = [times([module]) for module in modules]
             ran = [single for single in each if not single.failures[0]] or each
             first = ran[0].seconds[:, :2]
