@@ -14,6 +14,7 @@ from fastslow.competition.catalog import COMPETITION
 from fastslow.evaluation.leaderboard import LeaderboardSettings, leaderboard
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.kaggle import api_process, client, code_dataset, kernel
+from helpers.cases import cases
 from helpers.kaggle_stub import DROP, KaggleStub, call_here, clean_environment
 
 COMMAND = ("kaggle", "name=smoke")
@@ -69,6 +70,18 @@ def test_a_run_is_pushed_followed_fetched_and_uploaded(stub, home, capsys):
     assert {path.name for path in home.iterdir()} == {"data", "runs", "submissions"}, (
         "nothing else is fetched"
     )
+
+
+@cases(
+    "setting",
+    ["init=runs/sample", "logger=json:dumps", "ensemble.extra=runs/own/*", "ensemble.layout.extra=runs/own/*"],
+)
+def test_what_is_only_here_is_refused_before_anything_is_sent(stub, capsys, setting):
+    assert cli.main([*COMMAND, setting]) == 1
+    name, _, value = setting.partition("=")
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {name}: {value} ") and "on Kaggle; " in said
+    assert not stub.packed and not stub.pushed
 
 
 def test_target_submission_stops_before_the_upload_and_lost_answers_end_nothing(stub, capsys):

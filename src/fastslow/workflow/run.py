@@ -29,7 +29,7 @@ from fastslow.steps.network_settings import TrainSettings, differences
 from fastslow.workflow.outlook import print_outlook, print_wrapped
 from fastslow.workflow.presets import MODELS, PACKAGED, RULES
 from fastslow.workflow.run_settings import RunSettings, add_chosen, make_plan, resume
-from fastslow.workflow.steps import DATA_ROOTS, Plan, Step
+from fastslow.workflow.steps import DATA_ROOTS, Plan, Step, parse_overrides
 
 ON_KAGGLE = "on-kaggle"  # name of a run there
 KAGGLE_HOURS = 8.5  # of the 9 that a session of Kaggle with GPUs certainly has
@@ -113,13 +113,14 @@ def run_on_kaggle(settings: RunSettings) -> None:
     """Run all stages on Kaggle's own GPUs, fetch the run and its CSV, and upload the CSV.
 
     Raises:
-        SettingsError: A setting is wrong, or something of that name is here.
+        SettingsError: A setting is wrong or names what is only here, or something of that name is here.
         KaggleError: Kaggle did not take the run, or it failed there.
     """
     from fastslow.kaggle.kernel import train_on_kaggle
     from fastslow.kaggle.upload import upload
 
     settings = settings.replace(name=settings.name or ON_KAGGLE, hours=settings.hours or KAGGLE_HOURS)
+    _refuse_what_kaggle_lacks(settings)
     make_plan(settings).steps("submission")  # a wrong setting is an error here, before hours on Kaggle
     given = settings.model_fields_set - _NOT_SENT
     values = {name: getattr(settings, name) for name in sorted(given)}
@@ -127,6 +128,19 @@ def run_on_kaggle(settings: RunSettings) -> None:
     csv = train_on_kaggle(settings.name, settings.hours, shlex.join([*texts, *settings.set]))
     if settings.target == "submit":
         upload(csv, None)
+
+
+def _refuse_what_kaggle_lacks(settings: RunSettings) -> None:
+    """Refuse a setting that names something of this machine: the code alone is sent."""
+    if settings.init not in ("", PACKAGED):
+        raise SettingsError("init", f"{settings.init} is not on Kaggle; give init={PACKAGED}, or none")
+    if settings.logger:
+        remedy = "do without: metrics.jsonl of each training is fetched"
+        raise SettingsError("logger", f"{settings.logger} has no account and no code on Kaggle; {remedy}")
+    for section, values in parse_overrides(settings.set).items():
+        if "extra" in values:
+            remedy = "blend the CSVs afterwards (`fastslow blend`)"
+            raise SettingsError(f"{section}.extra", f"{values['extra']} is not on Kaggle; {remedy}")
 
 
 def blend_csvs(settings: BlendSettings) -> None:
