@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, StorageError
 from fastslow_programs.compiler.label_cache import open_cache
 from helpers.cases import cases
 
@@ -34,6 +34,17 @@ def test_what_was_written_is_read(tmp_path):
     assert read(path) is None
     assert read(cache_with(path, lambda written: written)) == CYCLES
     assert read(cache_with(path, lambda _: json.dumps(CYCLES))) == CYCLES, "of an older version"
+
+
+def test_a_folder_in_its_place_and_a_full_disk_are_no_tracebacks(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StorageError, match="folder: the cache of labels cannot be opened or written .unable"):
+        read(tmp_path / "folder")
+    with open_cache(tmp_path / "full") as cache:
+        cache._connection.execute("PRAGMA max_page_count = 3")
+        with pytest.raises(StorageError, match="full: .* or written .database or disk is full.. Free space"):
+            cache.write(KEY, {"long": "x" * 100_000})
+        assert cache.read(KEY) is None
 
 
 BROKEN = {

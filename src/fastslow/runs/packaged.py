@@ -39,9 +39,9 @@ def packaged_models() -> Path:
     archive = FOLDER / ARCHIVE
     name = f"{_PREFIX}{file_digest(archive)[:12]}"
     for cache in _caches():
-        if (cache / name).is_dir():
-            return cache / name
         with contextlib.suppress(OSError):
+            if (cache / name).is_dir():
+                return cache / name
             cache.mkdir(parents=True, exist_ok=True)
             return _unpack(archive, cache / name)
     raise StorageError(cache, "cannot be written", "Set XDG_CACHE_HOME to a folder that can")

@@ -3,9 +3,10 @@
 import contextlib
 import json
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, StorageError
 from fastslow.core.files import digest
 
 
@@ -14,21 +15,23 @@ class LabelCache:
 
     Raises:
         DataError: The file has another kind.
+        StorageError: It cannot be opened or written.
     """
 
     def __init__(self, path: Path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        # it waits where another run writes
         self._path = path
-        self._connection = sqlite3.connect(path, timeout=60, isolation_level=None)
+        with self._explained():
+            # it waits where another run writes
+            self._connection = sqlite3.connect(path, timeout=60, isolation_level=None)
         self.close = self._connection.close
         try:
-            columns = "key TEXT PRIMARY KEY, record TEXT NOT NULL"
-            self._connection.execute(f"CREATE TABLE IF NOT EXISTS labels ({columns})")
-        except sqlite3.DatabaseError as error:
+            with self._explained():
+                columns = "key TEXT PRIMARY KEY, record TEXT NOT NULL"
+                self._connection.execute(f"CREATE TABLE IF NOT EXISTS labels ({columns})")
+        except DataError:
             self.close()
-            problem = f"is not a cache of labels ({error})"
-            raise DataError(path, problem, "Delete it, or choose another folder") from None
+            raise
 
     def read(self, key: str) -> dict | None:
         """Return the record of a key, None without one.
@@ -50,7 +53,20 @@ class LabelCache:
     def write(self, key: str, record: dict) -> None:
         """Keep a record."""
         text = json.dumps(record | {"checksum": digest(record)})
-        self._connection.execute("INSERT OR REPLACE INTO labels VALUES (?, ?)", (key, text))
+        with self._explained():
+            self._connection.execute("INSERT OR REPLACE INTO labels VALUES (?, ?)", (key, text))
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn an error of SQLite into one with file and remedy."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:  # of the disk, not of what the file holds
+            problem = f"the cache of labels cannot be opened or written ({error})"
+            raise StorageError(self._path, problem, "Free space, or choose another folder") from None
+        except sqlite3.DatabaseError as error:
+            problem = f"is not a cache of labels ({error})"
+            raise DataError(self._path, problem, "Delete it, or choose another folder") from None
 
 
 def open_cache(path: Path) -> contextlib.closing[LabelCache]:
