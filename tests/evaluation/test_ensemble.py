@@ -15,7 +15,7 @@ from fastslow.ensemble.weights import (
     pull_to_equal,
     search_weights,
 )
-from fastslow.runs.predictions import models_of, read_predictions
+from fastslow.runs.predictions import find_members, models_of, read_predictions
 from fastslow.steps.ensemble import EnsembleSettings, build_ensemble
 from helpers.cases import cases
 from helpers.good_artifacts import change_json, reseal
@@ -204,6 +204,15 @@ def test_ensembles_of_ensembles_and_runs_of_one_name(layout, tmp_path, rng):
     assert list(outer["members"]) == ["inner", "gnn"]
     weights = [member["weight"] for member in outer["members"].values()]
     assert sum(weights) == pytest.approx(1) and min(weights) >= 0.25
+
+
+def test_a_member_has_the_name_of_no_other_input(layout, tmp_path, rng):
+    names = "data", "features", "m"
+    runs = [write_run(tmp_path / name, layout, random_scores(layout, rng)) for name in names]
+    made = build_ensemble(ensemble_settings(layout, tmp_path / "e", runs))
+    assert list(made["members"]) == [*runs[:2], "m"]
+    assert made["inputs"]["data"] == layout.data and made["inputs"]["features"] == layout.fingerprint
+    assert [*map(str, find_members(tmp_path / "e", made).values())] == runs
 
 
 def test_it_is_built_again_only_where_a_member_changed(layout, tmp_path, rng):

@@ -74,7 +74,12 @@ def test_a_run_is_pushed_followed_fetched_and_uploaded(stub, home, capsys):
 
 @cases(
     "setting",
-    ["init=runs/sample", "logger=json:dumps", "ensemble.extra=runs/own/*", "ensemble.layout.extra=runs/own/*"],
+    [
+        "init=runs/sample",
+        "logger=json:dumps",
+        "ensemble.extra=runs/own/*",
+        "ensemble.layout.extra=runs/own/*",
+    ],
 )
 def test_what_is_only_here_is_refused_before_anything_is_sent(stub, capsys, setting):
     assert cli.main([*COMMAND, setting]) == 1

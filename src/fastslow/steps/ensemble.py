@@ -43,6 +43,7 @@ from fastslow.runs.predictions import (
 )
 
 _WRITE = "Write it with fastslow.runs.predictions.write_run, or remove it"
+_INPUTS = ("data", "features", "trained")  # of an ensemble, beside its members
 _RULE = "ridge"  # member where there are no others
 ENSEMBLE_ENTRY = "fastslow.steps.ensemble:build_ensemble"
 
@@ -80,7 +81,7 @@ class EnsembleSettings(Settings):
         return dict.fromkeys(names, ("with trained", "leave trained empty"))
 
     def members(self) -> dict[str, str]:
-        """Return the run folder of each member by name: its last part, or the whole where two share it.
+        """Return the run folder of each member by name: its last part, or the whole where that is taken.
 
         Raises:
             SettingsError: A pattern of ``extra`` matches no run folder.
@@ -88,7 +89,8 @@ class EnsembleSettings(Settings):
         """
         runs = [*self.runs, *self._extra_runs()] if self.extra else self.runs
         names = [Path(run).name for run in runs]
-        return {name if names.count(name) == 1 else run: run for name, run in zip(names, runs, strict=True)}
+        taken = [name for name in names if names.count(name) > 1 or name in _INPUTS]
+        return {run if name in taken else name: run for name, run in zip(names, runs, strict=True)}
 
     def _extra_runs(self) -> list[str]:
         """Return the run folders of the collection that ``extra`` names and that are not named already.
@@ -145,9 +147,9 @@ class EnsembleSettings(Settings):
         manifests = {name: read_run_manifest(resolve(run)) for name, run in self.members().items()}
         return Features(resolve(self.features)), manifests
 
-    def artifact(self, inputs: tuple[Features, dict[str, dict]] | None = None) -> Artifact:
+    def artifact(self, opened: tuple[Features, dict[str, dict]] | None = None) -> Artifact:
         """Return the ensemble's folder; it depends on :meth:`read_inputs`, called here by default."""
-        features, manifests = inputs or self.read_inputs()
+        features, manifests = opened or self.read_inputs()
         members = {name: manifest["fingerprint"] for name, manifest in manifests.items()}
         if self.trained:
             members["trained"] = read_run_manifest(resolve(self.trained))["fingerprint"]
