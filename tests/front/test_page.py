@@ -1,6 +1,7 @@
 """The page of docs/how_it_works.md: from npz to CSV with the science, with the results of the steps."""
 
 import contextlib
+import math
 import os
 import shutil
 import sys
@@ -10,10 +11,17 @@ import numpy as np
 import pytest
 
 import entered
-from fastslow.competition.catalog import TEST, VALID, get_collection
+from fastslow.competition.catalog import TEST, VALID, get_collection, list_programs
 from fastslow.competition.submission_checks import check_submission
 from fastslow.competition.submission_csv import SAMPLE
+from fastslow.core.errors import DataError, SettingsError, registered
 from fastslow.core.settings import PROJECT
+from fastslow.features.build import GraphOptions, build_graphs
+from fastslow.networks.model.network import Block
+from fastslow.networks.settings.options import NetworkOptions
+from fastslow.networks.training.train import train
+from fastslow.rankers.libraries import LIBRARIES
+from fastslow.rankers.options import RankerOptions
 from fastslow.runs.predictions import read_predictions, read_run_manifest
 from fastslow.steps.ensemble import EnsembleSettings, build_ensemble
 from fastslow.steps.features import FeatureSettings, build_features
@@ -21,10 +29,11 @@ from fastslow.steps.network import train_gnn
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker import train_ranker
 from fastslow.steps.ranker_settings import RankerSettings
+from helpers.cases import cases
 
 COLLECTIONS = [get_collection(name) for name in ("layout:xla:default", "layout:xla:random")]
 PROGRAMS = {"train": 5, "valid": 2, "test": 2}
-FILES, NETWORK_FILES, LINES, RANK_FILES = 45, 15, 6875, 70
+FILES, NETWORK_FILES, LINES, RANK_FILES = 45, 15, 7000, 70
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +120,40 @@ def test_methods_and_functions_are_entered_and_bodies_of_classes_are_not():
     (path,) = files
     assert path.name == "catalog.py" and files[path] >= {"get_collection", "Collection.kind"}
     assert os.fspath(path).startswith("fastslow")
+
+
+@cases(
+    "options, name, value",
+    [
+        (NetworkOptions, "epochs", 0),
+        (NetworkOptions, "dropout", 1.5),
+        (NetworkOptions, "learning_rate", math.nan),
+        (NetworkOptions, "kind", "tiles"),
+        (RankerOptions, "objective", "rank"),
+        (RankerOptions, "num_iterations", 0),
+        (RankerOptions, "seed", "3"),
+        (GraphOptions, "hops", -2),
+    ],
+)
+def test_an_option_out_of_its_range_is_refused_by_name(options, name, value):
+    with pytest.raises(SettingsError, match=rf"^{name}: {value!r}: Input should be "):
+        options(**{name: value})
+
+
+def test_graphs_that_no_model_can_learn_from_are_refused():
+    with pytest.raises(DataError, match="build_graphs: got no file"):
+        build_graphs([])
+    files = [list_programs(SAMPLE, collection, VALID)[0] for collection in COLLECTIONS]
+    with pytest.raises(DataError, match="is of layout:xla:random, the files before it of layout:xla:default"):
+        build_graphs(files)
+    without_train = build_graphs(files[:1])
+    with pytest.raises(DataError, match="the graphs of layout:xla:default: no train graph to learn from"):
+        train([without_train], NetworkOptions(epochs=1))
+
+
+@cases("convolution, library", [("gat", "xgb")])
+def test_a_name_that_no_registry_has_is_refused(convolution, library):
+    with pytest.raises(SettingsError, match="convolution: 'gat' is none of sage, sage_sum, gcn, mlp_gcn"):
+        Block(NetworkOptions(convolution=convolution).architecture())
+    with pytest.raises(SettingsError, match="library: 'xgb' is none of lightgbm"):
+        registered(LIBRARIES, "library", RankerOptions(library=library).library)

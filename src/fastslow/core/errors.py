@@ -3,8 +3,15 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
 from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+Kind = TypeVar("Kind")
 
 
 def printable(text: str) -> str:
@@ -79,6 +86,35 @@ class UnknownSetting(SettingsError):
     def named(self, path: str) -> SettingsError:
         """Return the same error of a typed path, which names the class already."""
         return SettingsError(path, f"no such setting; {self._facts[2]}")
+
+
+def check_options(options: Any) -> None:
+    """Refuse options of another type, or out of the range, than their dataclass declares.
+
+    Args:
+        options: A dataclass, whose ranges and choices are ``Annotated`` and ``Literal`` types.
+
+    Raises:
+        SettingsError: One is; it is named.
+    """
+    for field in fields(options):
+        value = getattr(options, field.name)
+        try:
+            _validator(field.type).validate_python(value)  # type: ignore[arg-type]  # all are hashable
+        except ValidationError as error:
+            raise SettingsError(field.name, f"{value!r}: {error.errors()[0]['msg']}") from None
+
+
+@cache
+def _validator(annotation: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(annotation, config=ConfigDict(strict=True, allow_inf_nan=False))
+
+
+def registered(registry: Mapping[str, Kind], option: str, name: str) -> Kind:
+    """Return what a registry has under a name, the value of an option; SettingsError where it has nothing."""
+    if name not in registry:
+        raise SettingsError(option, f"{name!r} is none of {', '.join(registry)}")
+    return registry[name]
 
 
 class DataError(FastslowError, ValueError):

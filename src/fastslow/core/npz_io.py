@@ -59,7 +59,7 @@ def readable(path: Path, remedy: str) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: Path, remedy: str) -> Iterator[zipfile.ZipFile]:
+def _opened(path: Path, remedy: str = "") -> Iterator[zipfile.ZipFile]:
     check_regular(path)
     published = "npz_all" in Path(path).absolute().parts
     again = "delete it and run `make data` again" if published else "write or copy it again"
@@ -118,17 +118,16 @@ def _parse_header(read: Callable[..., Any], text: bytes) -> Header:
     return Header(shape, dtype, fortran_order)
 
 
-def read_headers(path: Path, remedy: str = "", whole: bool = False) -> dict[str, Header]:
+def read_headers(path: Path, whole: bool = False) -> dict[str, Header]:
     """Return shape and type of every array in an npz file, without reading the arrays.
 
-    In all functions ``remedy`` is the advice for a broken file; by default it depends on the folder. With
-    ``whole`` all bytes are read once, which compares their numbers and checksums.
+    With ``whole`` all bytes are read once, which compares their numbers and checksums.
 
     Raises:
         DataError: The file is missing or not an npz.
     """
     headers = {}
-    with _opened(path, remedy) as archive:
+    with _opened(path) as archive:
         for name in archive.namelist():
             key = name.removesuffix(".npy")
             with _member(archive, key) as (member, header):
@@ -138,13 +137,13 @@ def read_headers(path: Path, remedy: str = "", whole: bool = False) -> dict[str,
     return headers
 
 
-def read_checksums(path: Path, remedy: str = "") -> list[tuple[str, int, int]]:
+def read_checksums(path: Path) -> list[tuple[str, int, int]]:
     """Return name, size in bytes and CRC-32 of every member, from the zip directory.
 
     Raises:
-        DataError: The file is missing or is no zip; ``remedy`` is in the message.
+        DataError: The file is missing or is no zip.
     """
-    with _opened(path, remedy) as archive:
+    with _opened(path) as archive:
         return [(info.filename, info.file_size, info.CRC) for info in archive.infolist()]
 
 
@@ -189,7 +188,9 @@ def read_arrays(path: Path, keys: Iterable[str] | None = None, remedy: str = "")
     """
     arrays = {}
     with _opened(path, remedy) as archive:
-        for key in keys or [name.removesuffix(".npy") for name in archive.namelist()]:
+        if keys is None:
+            keys = [name.removesuffix(".npy") for name in archive.namelist()]
+        for key in keys:
             with _member(archive, key) as (member, header):
                 size = math.prod(header.shape) * header.dtype.itemsize
                 if size > MAX_ARRAY_BYTES:
@@ -216,16 +217,13 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         np.savez(handle, **arrays)  # type: ignore[arg-type]  # numpy types its options alone
 
 
-def stream_rows(
-    path: Path, key: str, chunk_bytes: int = CHUNK_BYTES, remedy: str = ""
-) -> Iterator[np.ndarray]:
+def stream_rows(path: Path, key: str, chunk_bytes: int = CHUNK_BYTES) -> Iterator[np.ndarray]:
     """Yield an array of an npz file in chunks of whole rows, never holding all of it.
 
     Args:
         path: The npz file.
         key: Array name; its bytes must be in C order.
         chunk_bytes: Upper end of a chunk's size (at least one row is read).
-        remedy: As for :func:`read_headers`.
 
     Yields:
         ``(n, ...)`` consecutive rows of the array, n at least 1, of the file's type.
@@ -233,7 +231,7 @@ def stream_rows(
     Raises:
         DataError: The file is missing or broken, lacks the key, or holds it column by column.
     """
-    with _opened(path, remedy) as archive, _member(archive, key) as (member, header):
+    with _opened(path) as archive, _member(archive, key) as (member, header):
         if header.fortran_order:
             problem = f"{key} is stored column by column"
             raise DataError(path, problem, "Save it again with numpy.ascontiguousarray")

@@ -13,6 +13,7 @@ from fastslow.competition.catalog import LABELLED_SPLITS, ProgramFile
 from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.tied_choices import distinct_rows, no_choices
+from fastslow.core.errors import DataError, check_options
 from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.features.configs.copies import COPIES_THROUGH, copy_features, copy_pairs
 from fastslow.features.configs.default_layouts import find_default_layouts
@@ -37,6 +38,9 @@ class GraphOptions:
     compiler_defaults: bool = True
     """Layout only. Compare each layout with the compiler's own. The commonest layout of the ``default`` file
     is taken for it, also in the program's ``random`` file; False leaves these columns 0."""
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
 
 def prune(
@@ -99,14 +103,20 @@ def build_graphs(files: Iterable[ProgramFile], options: GraphOptions = GraphOpti
     """Build the graphs of one collection's files, of any splits, in memory.
 
     Raises:
-        DataError: A file is broken; the message names the key.
+        DataError: A file is broken or of another collection than the first one; or there is none.
     """
     graphs: dict[str, list[Graph]] = {}
     columns: list[str] = []
+    collection = None
     for file in files:
+        collection = collection or file.collection
+        if file.collection != collection:
+            problem = f"is of {file.collection.name}, the files before it of {collection.name}"
+            raise DataError(file.path, problem, "Build the graphs of each collection with a call of its own")
         graph, columns = build_graph(file, options)
         graphs.setdefault(file.split, []).append(graph)
-        collection = file.collection
+    if collection is None:
+        raise DataError("build_graphs", "got no file", "Name the files as list_programs returns them")
     return GraphSet(collection, graphs, columns)
 
 

@@ -158,8 +158,14 @@ class GraphSet:
         return getattr(self.graph(split, name), array)
 
     def scaler(self, name: str) -> Scaler:
-        """Return the scaler of ``node`` or of ``config`` features, fitted on the train graphs."""
+        """Return the scaler of ``node`` or of ``config`` features, fitted on the train graphs.
+
+        Raises:
+            DataError: There is none.
+        """
         if name not in self._scalers:
+            if not self.names(TRAIN):
+                raise DataError(self.origin, "no train graph to learn from", "Build those of train files too")
             self._scalers = fit_scalers(self.graph(TRAIN, graph) for graph in self.names(TRAIN))
         return self._scalers[name]
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.competition.metrics import collection_score
+from fastslow.core.errors import registered
 from fastslow.features.folds import leave_fold_out
 from fastslow.features.graph import GraphSet, trainable
 from fastslow.rankers.libraries import LIBRARIES, Trees
@@ -120,9 +121,8 @@ def fit(
     train = training.train.select(columns)
     bins = training.bins.select(columns)
     valid = training.valid.select(columns)
-    trees = LIBRARIES[options.library].begin(
-        sample_table(train, options), sample_table(bins, options), options, num_threads
-    )
+    library = registered(LIBRARIES, "library", options.library)
+    trees = library.begin(sample_table(train, options), sample_table(bins, options), options, num_threads)
     history, out_of_time = boost(options, trees, training.kind, valid, seconds, report)
     return Fitted(options.objective, trees, kept_trees(options, history), history, out_of_time)
 

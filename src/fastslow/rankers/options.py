@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Gt, Le
 
+from fastslow.core.errors import check_options
 from fastslow.features.scaling import log_labels
 
 OBJECTIVES: dict[str, Callable[[np.ndarray], np.ndarray] | None] = {
@@ -19,7 +20,7 @@ where pairs have labels. The output of the trees is lower where a configuration 
 
 @dataclass(frozen=True)
 class RankerOptions:
-    """Options of boosted trees."""
+    """Options of boosted trees; a value of another type or out of its range is a SettingsError."""
 
     seed: Annotated[int, Ge(0)] = 0
     """Seed of the sampled rows, columns, configurations and pairs."""
@@ -53,3 +54,6 @@ class RankerOptions:
     slower, from the difference of their features: the best on the sample and the 11th place's)."""
     pairs_per_config: Annotated[int, Ge(1), Le(1000)] = 16
     """Configurations that each train configuration is compared with (``pairwise``)."""
+
+    def __post_init__(self) -> None:
+        check_options(self)

@@ -134,7 +134,7 @@ def launch(settings: TrainSettings) -> None:
             process.terminate()  # torchrun ends its processes
             raise
     if process.returncode:
-        reason = next((line[len(_ERROR) :] for line in lines if line.startswith(_ERROR)), None)
+        reason = next((line[len(_ERROR) :].rstrip() for line in lines if line.startswith(_ERROR)), None)
         tail = "".join(f"\n  {line.rstrip()}" for line in lines[-_TAIL:])
         raise RankError(reason or f"a process of the training ended; run the same command to resume{tail}")
 

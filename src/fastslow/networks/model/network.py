@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
+from fastslow.core.errors import registered
 from fastslow.features.configs.tpu_tiling import TILING_FEATURES
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import Batch, LevelTensors
@@ -43,7 +44,8 @@ class Block(nn.Module):
         super().__init__()
         channels, cross_config = architecture.hidden_channels, architecture.cross_config
         self.norm = WeightedInstanceNorm(channels)
-        self.conv = CONVOLUTIONS[architecture.convolution](channels, channels)
+        convolution = registered(CONVOLUTIONS, "convolution", architecture.convolution)
+        self.conv = convolution(channels, channels)
         self.channel = ChannelAttention(channels)
         self.cross = CrossConfigAttention() if cross_config else None
         joined_channels = 2 * channels if cross_config else channels

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
+from fastslow.core.errors import registered
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.model.graph_batch import Batch, LevelTensors
 from fastslow.networks.model.layers import CrossConfigAttention, Float64Linear, Head
@@ -63,7 +64,8 @@ class PlainBlock(nn.Module):
         self.cross = CrossConfigAttention() if architecture.cross_config else None
         width = in_channels + LAYOUT_CHANNELS * self.rejoins
         details = {"slope": SLOPE} if preactivates(architecture) else {}
-        self.conv = CONVOLUTIONS[name](width, channels, **details)
+        convolution = registered(CONVOLUTIONS, "convolution", name)
+        self.conv = convolution(width, channels, **details)
         self.linear = nn.Linear(channels, channels) if self.rejoins else None
         self.dropout = nn.Dropout(architecture.dropout)
 

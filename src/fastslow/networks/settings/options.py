@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
+from fastslow.core.errors import check_options
 from fastslow.networks.settings.inputs import CONFIG_INPUTS
 from fastslow.networks.settings.segments import SegmentOptions
 
@@ -115,11 +116,17 @@ class LoopOptions:
 
 @dataclass(frozen=True)
 class NetworkOptions(SegmentOptions, LoopOptions, ArchitectureOptions):
-    """All options of a training; their defaults suit the sample's layout collections."""
+    """All options of a training; their defaults suit the sample's layout collections.
+
+    A value of another type or out of its range is a SettingsError.
+    """
 
     kind: Literal["layout", "tile"] = "layout"
     """Kind of the collections to train on. The graph of a ``tile`` kernel is the same for all configurations
     and is embedded once; what its configurations differ in joins in the head."""
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def architecture(self) -> ArchitectureOptions:
         """Return the options of the layers; a ``tile`` network has no cross-config attention."""
