@@ -143,7 +143,8 @@ def test_an_option_out_of_its_range_is_refused_by_name(options, name, value):
 def test_graphs_that_no_model_can_learn_from_are_refused():
     with pytest.raises(DataError, match="build_graphs: got no file"):
         build_graphs([])
-    files = [list_programs(SAMPLE, collection, VALID)[0] for collection in COLLECTIONS]
+    data = PROJECT / "data" / "sample"
+    files = [list_programs(data, collection, VALID)[0] for collection in COLLECTIONS]
     with pytest.raises(DataError, match="is of layout:xla:random, the files before it of layout:xla:default"):
         build_graphs(files)
     without_train = build_graphs(files[:1])
