@@ -215,6 +215,18 @@ def test_a_member_has_the_name_of_no_other_input(layout, tmp_path, rng):
     assert [*map(str, find_members(tmp_path / "e", made).values())] == runs
 
 
+def test_a_member_without_folds_beside_others_is_named(layout, tmp_path, rng):
+    folds = {"folded": {"folds": 2}, "whole": {}}
+    runs = [
+        write_run(tmp_path / name, layout, random_scores(layout, rng), **given)
+        for name, given in folds.items()
+    ]
+    made = build_ensemble(ensemble_settings(layout, tmp_path / "e", runs))
+    warning = "weights are searched on valid: whole left out no train programs (folds)"
+    assert made["warnings"] == [warning]
+    assert not build_ensemble(ensemble_settings(layout, tmp_path / "one", runs[1:]))["warnings"]
+
+
 def test_it_is_built_again_only_where_a_member_changed(layout, tmp_path, rng):
     runs = [write_run(tmp_path / f"m{i}", layout, random_scores(layout, rng)) for i in range(2)]
     settings = ensemble_settings(layout, tmp_path / "e", runs)

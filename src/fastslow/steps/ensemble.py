@@ -17,7 +17,7 @@ from annotated_types import Le
 from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, listed
 from fastslow.core.settings import Names, Positive, Settings, Unread, resolve, unkeyed
 from fastslow.ensemble.baselines import RIDGE, fit_baselines, predict_configs
 from fastslow.ensemble.weights import (
@@ -211,10 +211,18 @@ def build_ensemble(settings: EnsembleSettings) -> dict:
                 folders = {_RULE: baselines[RIDGE]["folder"]}
                 manifests = {_RULE: read_run_manifest(resolve(folders[_RULE]))}
             predictions, facts = _ensemble(settings, features, manifests, folders)
-            warnings = write_predictions(artifact.folder, predictions)
+            warnings = write_predictions(artifact.folder, predictions) + _warn_of_folds(manifests)
             rules = [resolve(rule["folder"]) / name for rule in baselines.values() for name in RUN_FILES]
             artifact.finish((PREDICTIONS, *rules), **facts, baselines=baselines, warnings=warnings)
     return read_manifest(artifact.folder)
+
+
+def _warn_of_folds(manifests: Mapping[str, dict]) -> list[str]:
+    """Return a warning where some members were trained with folds and others were not."""
+    without = [name for name, manifest in manifests.items() if not manifest["settings"].get("folds")]
+    if len(without) in (0, len(manifests)):
+        return []
+    return [f"weights are searched on valid: {listed(without)} left out no train programs (folds)"]
 
 
 def _ensemble(
