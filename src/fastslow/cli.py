@@ -426,7 +426,7 @@ def _wrapped(text: str, indent: int) -> list[str]:
 def _parser() -> argparse.ArgumentParser:
     about = "Rank the compiler configurations of an XLA program from fastest to slowest."
     more = "fastslow COMMAND --help lists the main settings of a command, with default, range and meaning,"
-    more += f" fastslow COMMAND {ALL} every one;"
+    more += f" fastslow COMMAND {ALL} every one (but compare {ALL}: a row for each program);"
     more += " each is given as NAME=VALUE or --NAME VALUE."
     parser = _Parser(prog="fastslow", description=about, epilog=more)
     parser.add_argument("--version", action="store_true", help="print the version and the commit")
@@ -435,7 +435,10 @@ def _parser() -> argparse.ArgumentParser:
         subparser = commands.add_parser(name, help=command.summary, description=command.summary + ".")
         first = f"{command.first.upper()}, then " if command.first else ""
         subparser.add_argument("words", nargs="*", metavar="NAME=VALUE", help=f"{first}settings")
-        subparser.add_argument(ALL, action="help", help="show this help with every setting")
+        everything = (
+            "print a row for each program too" if name in WITH_ALL else "show this help with every setting"
+        )
+        subparser.add_argument(ALL, action="help", help=everything)
         if name in WITH_JSON:
             subparser.add_argument(
                 JSON, action="store_true", help="print the result as JSON, the rest to stderr"

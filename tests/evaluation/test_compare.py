@@ -149,7 +149,17 @@ def test_two_runs_are_compared_by_collection(features, tmp_path, monkeypatch, ca
     shutil.copytree(tmp_path / "runs" / "one" / "ensemble-layout-xla-random", other)
     named = runs | {"one": "one", "other": "two"}
     assert [*compare_runs(CompareSettings(**named))] == ["ensemble-layout-xla-random"]
-    assert (tmp_path / "runs" / "comparisons" / "one--two--competition-valid-differences.png").is_file()
+    pictures = tmp_path / "runs" / "comparisons"
+    assert (pictures / "one--two--competition-valid-differences.png").is_file()
+    models = {name: f"runs/{name}/ensemble-layout-xla-random" for name in ("one", "two")}
+    compare_runs(CompareSettings(one=models["one"], other=models["two"]))
+    both = "one-ensemble-layout-xla-random--two-ensemble-layout-xla-random"
+    assert (pictures / f"{both}--competition-valid-differences.png").is_file()
+    errors = CompareSettings(**runs, metric="top_1_error")
+    (table,) = compare_two(errors).programs.values()
+    assert table["difference"].is_monotonic_decreasing, "the worst for the first one first"
+    (figure,) = compare_two(errors).figures()
+    assert "one is better" in figure.axes[0].get_xlabel()
     said = capsys.readouterr().out
     assert "one is better" in said or "no difference beyond chance" in said
     assert "not compared: layout:nlp:random (only one has it)" in said

@@ -111,7 +111,16 @@ def _validator(annotation: Any) -> TypeAdapter[Any]:
 
 
 def registered(registry: Mapping[str, Kind], option: str, name: str) -> Kind:
-    """Return what a registry has under a name, the value of an option; SettingsError where it has nothing."""
+    """Return the entry of a registry.
+
+    Args:
+        registry: Entries by name.
+        option: Name of the option that chooses one, for the message.
+        name: Its value.
+
+    Raises:
+        SettingsError: The registry has no such entry.
+    """
     if name not in registry:
         raise SettingsError(option, f"{name!r} is none of {', '.join(registry)}")
     return registry[name]

@@ -146,7 +146,7 @@ def pairs_of_models(settings: CompareSettings) -> list[tuple[Path, Path]]:
             hint = _a_model(folder) or nearest(typed, [path.name for path in resolve("runs").glob("*/")])
             lists = "`fastslow leaderboard` lists runs and blends"
             raise SettingsError(field, f"{typed!r} is no run, model's folder or submission; {lists}{hint}")
-    single = [(folder / MANIFEST).is_file() for folder in (one, other)]
+    single = [_is_model(folder) for folder in (one, other)]
     for field, model, folder in zip(("one", "other"), single, (one, other), strict=True):
         if model and "collection" not in read_manifest(folder)["settings"]:
             raise SettingsError(field, f"{folder} is no model; name a model's folder (gnn-tile-xla-s0)")
@@ -211,7 +211,8 @@ def compare_table(settings: CompareSettings, one: Path, other: Path) -> pd.DataF
         metric = _metric(settings.metric, collection)
         scores = [{g: metric(runtime, made[g]) for g, runtime in truth.items()} for made in predictions]
     table = pd.DataFrame({"one": scores[0], "other": scores[1]}).rename_axis("graph")
-    return table.assign(difference=table["one"] - table["other"]).sort_values("difference")
+    table = table.assign(difference=table["one"] - table["other"])
+    return table.sort_values("difference", ascending=not settings.metric.endswith("_error"))
 
 
 def _doubted_labels(one: Path, other: Path) -> list[str]:
@@ -383,18 +384,29 @@ class Comparison(Shown):
     Args:
         table: A row per collection and, of several, their mean, as texts.
         sentences: The verdict first, then what was not compared.
-        programs: A row per program, worst for the first of the two first, by the folder name of its model.
+        programs: A row per program, worst for the first of the two first: by the folder name of its model, or
+            of two submissions by collection (``layout-xla-random``).
         rows: :func:`paired_row` of each collection.
+        named: Names of the two.
+        metric: What is compared; of a ``top_K_error`` lower is better.
     """
 
     table: pd.DataFrame
     sentences: list[str]
     programs: dict[str, pd.DataFrame]
     rows: list[dict]
+    named: tuple[str, str]
+    metric: str = "competition"
 
     def words(self) -> list[str]:
         """Return the verdict, and what was not compared."""
         return self.sentences
+
+    def figures(self) -> "list[Figure]":
+        """Return the figure of all collections, where there is something to compare."""
+        if not self.rows:
+            return []
+        return [plot_differences(self.rows, self.named, self.sentences[0], self.metric)]
 
 
 def compare_models(settings: CompareSettings) -> Comparison:
@@ -423,7 +435,7 @@ def compare_models(settings: CompareSettings) -> Comparison:
     if left_out := collections_of_one(settings):
         sentences.append(f"not compared: {left_out}")
     sentences += doubts
-    return Comparison(comparison_table(rows, named), sentences, tables, rows)
+    return Comparison(comparison_table(rows, named), sentences, tables, rows, named, settings.metric)
 
 
 def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
@@ -441,12 +453,9 @@ def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
     """
     comparison = compare_models(settings)
     for (one, other), row in zip(pairs_of_models(settings), comparison.rows, strict=True):
-        names = (f"{one.parent.name}/{one.name}", f"{other.parent.name}/{other.name}")
-        if names[0] == names[1]:
-            names = str(one), str(other)
+        names = _full_names(one, other)
         table = comparison.programs[one.name]
-        file = "--".join(name.strip("/").replace("/", "-") for name in names)
-        path = resolve(f"runs/{PICTURES}/{file}--{settings.metric}-{settings.split}.png")
+        path = _picture(settings, names)
         metric = METRIC_WORDS.get(settings.metric, settings.metric)
         difference = f"{_plus_minus(row)}, {metric} on {settings.split}"
         title = f"{which_is_better([row], names, settings.metric)}: {difference}"
@@ -455,13 +464,28 @@ def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
         if settings.all:
             print(f"{names[0]} minus {names[1]}: {difference}\n\n{table_text(table)}\n\nplot: {path}\n")
     print_comparison(comparison)
-    both = "--".join(folder.name for folder in settings.folders())
-    path = resolve(f"runs/{PICTURES}/{both}--{settings.metric}-{settings.split}-differences.png")
-    named = settings.names()
-    figure = plot_differences(comparison.rows, named, comparison.words()[0], settings.metric)
+    path = _picture(settings, _full_names(*settings.folders()), "-differences")
+    (figure,) = comparison.figures()
     save_figure(figure, path)
-    print(f"plots: {resolve(f'runs/{PICTURES}')}; a row for each program: --all")
+    print(f"plot: {path}, with one of each collection beside it; a row for each program: --all")
     return comparison.programs
+
+
+def _full_names(one: Path, other: Path) -> tuple[str, str]:
+    """Return the names of two runs, or of two models with their run's; where both are one, the paths."""
+    names = [f"{path.parent.name}/{path.name}" if _is_model(path) else path.name for path in (one, other)]
+    return (names[0], names[1]) if names[0] != names[1] else (str(one), str(other))
+
+
+def _is_model(folder: Path) -> bool:
+    """Return whether a folder holds one model, not a run of several."""
+    return (folder / MANIFEST).is_file()
+
+
+def _picture(settings: CompareSettings, names: tuple[str, str], ending: str = "") -> Path:
+    """Return the file of a picture of two runs or models."""
+    both = "--".join(name.strip("/").replace("/", "-") for name in names)
+    return resolve(f"runs/{PICTURES}/{both}--{settings.metric}-{settings.split}{ending}.png")
 
 
 def print_comparison(comparison: Comparison) -> None:
@@ -539,7 +563,7 @@ def which_is_better(rows: Sequence[dict], named: tuple[str, str], metric: str) -
 def collections_of_one(settings: CompareSettings) -> str:
     """Return the collections that only one of two runs has an ensemble of, in words; empty for models."""
     one, other = settings.folders()
-    if (one / MANIFEST).is_file():
+    if _is_model(one):
         return ""
     only = []
     for collection in COLLECTIONS:

@@ -111,8 +111,8 @@ def build_graphs(files: Iterable[ProgramFile], options: GraphOptions = GraphOpti
     for file in files:
         collection = collection or file.collection
         if file.collection != collection:
-            problem = f"is of {file.collection.name}, the files before it of {collection.name}"
-            raise DataError(file.path, problem, "Build the graphs of each collection with a call of its own")
+            problem = f"belongs to {file.collection.name}, the files before it to {collection.name}"
+            raise DataError(file.path, problem, "Build the graphs of each collection with its own call")
         graph, columns = build_graph(file, options)
         graphs.setdefault(file.split, []).append(graph)
     if collection is None:

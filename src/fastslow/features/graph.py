@@ -165,7 +165,7 @@ class GraphSet:
         """
         if name not in self._scalers:
             if not self.names(TRAIN):
-                raise DataError(self.origin, "no train graph to learn from", "Build those of train files too")
+                raise DataError(self.origin, "no train graph to learn from", "Build train files too")
             self._scalers = fit_scalers(self.graph(TRAIN, graph) for graph in self.names(TRAIN))
         return self._scalers[name]
 

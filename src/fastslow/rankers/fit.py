@@ -141,7 +141,7 @@ def boost(
     or ``tile``, decides the metric. Other arguments are as for :func:`fit`.
 
     Returns:
-        Every evaluation, of which the last is of all trees; and whether the time ended the training.
+        Every evaluation; the last tree is always evaluated. And whether the time ended the training.
     """
     labels = valid.labels()
     predictions = {name: np.zeros(len(runtime)) for name, runtime in labels.items()}

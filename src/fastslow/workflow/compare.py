@@ -102,11 +102,11 @@ def compare_submissions(settings: CompareSettings) -> Comparison:
     named = settings.names()
     if solution is None:
         reason = f"no verdict: {settings.data_root} has no {SOLUTION}; give data_root=FOLDER"
-        return Comparison(pd.DataFrame(), [reason, *lacking], {}, [])
+        return Comparison(pd.DataFrame(), [reason, *lacking], {}, [], named)
     try:
         scores = [_scores(path, solution) for path in (one, other)]
     except DataError as error:
-        return Comparison(pd.DataFrame(), [f"no verdict: {error}", *lacking], {}, [])
+        return Comparison(pd.DataFrame(), [f"no verdict: {error}", *lacking], {}, [], named)
     tables = {}
     for collection in COLLECTIONS:
         if collection.name in scores[0]:
@@ -115,7 +115,7 @@ def compare_submissions(settings: CompareSettings) -> Comparison:
             tables[collection.slug] = table.rename_axis("row").sort_values("difference")
     rows = [paired_row(slug.removeprefix("layout-").replace("-", ":"), t) for slug, t in tables.items()]
     verdict = f"{METRIC_WORDS['competition']} on test: {which_is_better(rows, named, 'competition')}"
-    return Comparison(comparison_table(rows, named), [verdict, *lacking], tables, rows)
+    return Comparison(comparison_table(rows, named), [verdict, *lacking], tables, rows, named)
 
 
 def _scores(path: Path, solution: dict) -> dict[str, dict[str, float]]:
