@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from fastslow import __version__
-from fastslow.core.errors import FastslowError, SettingsError, describe_error
+from fastslow.core.errors import FastslowError, SettingsError, storage_error
 from fastslow.core.memory import allowed_cores, machine_cores
 from fastslow.core.setting_fields import Setting, nearest
 from fastslow.core.settings import Settings
@@ -445,3 +445,11 @@ def _parser() -> argparse.ArgumentParser:
             )
         subparser.add_argument(QUIET, action="store_true", help="print nothing but errors")
     return parser
+
+
+def describe_error(error: OSError) -> str:
+    """Return an operating system's error in one line: what, and the remedy where there is one."""
+    if explained := storage_error(error, "output"):
+        return str(explained)
+    reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
+    return f"{error.filename}: {reason}" if error.filename else reason or type(error).__name__

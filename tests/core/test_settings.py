@@ -16,8 +16,16 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.lib.pretty import PrettyPrinter
 from traitlets.config import Config as IPythonConfig
 
-from fastslow.core.errors import DataError, SettingsError, UnknownSetting
-from fastslow.core.settings import PROJECT, PositiveFloat, Settings, find_data, resolve, unkeyed
+from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.settings import (
+    PROJECT,
+    PositiveFloat,
+    Settings,
+    UnknownSetting,
+    find_data,
+    resolve,
+    unkeyed,
+)
 from helpers.cases import cases
 
 

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from fastslow import cli
+from fastslow.cli import describe_error
 from fastslow.core import files
-from fastslow.core.errors import DataError, StorageError, describe_error, explain_storage
+from fastslow.core.errors import DataError, StorageError, explain_storage
 from fastslow.core.files import atomic_path, check_writable, read_json, write_json, writer_lock
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import PROJECT

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
@@ -65,27 +64,6 @@ class SettingsError(FastslowError, ValueError):
     def named(self, path: str) -> "SettingsError":
         """Return the same error of the path that a user typed for the setting."""
         return SettingsError(path, self.args[1])
-
-
-class UnknownSetting(SettingsError):
-    """There is no setting of this name.
-
-    Args:
-        name: The name.
-        owner: Name of the settings class that has none such.
-        hint: What may have been meant.
-    """
-
-    def __init__(self, name: str, owner: str, hint: str):
-        super().__init__(name, f"no such setting of {owner}; {hint}")
-        self._facts = name, owner, hint
-
-    def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
-        return type(self), self._facts
-
-    def named(self, path: str) -> SettingsError:
-        """Return the same error of a typed path, which names the class already."""
-        return SettingsError(path, f"no such setting; {self._facts[2]}")
 
 
 def check_options(options: Any) -> None:
@@ -187,11 +165,3 @@ def explain_storage(path: str | Path) -> Iterator[None]:
         if explained := storage_error(error, path):
             raise explained from error
         raise
-
-
-def describe_error(error: OSError) -> str:
-    """Return an operating system's error in one line: what, and the remedy where there is one."""
-    if explained := storage_error(error, "output"):
-        return str(explained)
-    reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
-    return f"{error.filename}: {reason}" if error.filename else reason or type(error).__name__

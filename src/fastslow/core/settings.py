@@ -26,7 +26,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, V
 from pydantic_core import ErrorDetails
 
 from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import SettingsError, UnknownSetting, explain_storage
+from fastslow.core.errors import SettingsError, explain_storage
 from fastslow.core.setting_fields import (
     Setting,
     allowed_of,
@@ -147,6 +147,27 @@ PLAY = "play"
 def unkeyed(default: Any) -> Any:
     """Declare a field excluded from the cache key: it affects location or speed only."""
     return Field(default, json_schema_extra=_UNKEYED)
+
+
+class UnknownSetting(SettingsError):
+    """There is no setting of this name.
+
+    Args:
+        name: The name.
+        owner: Name of the settings class that has none such.
+        hint: What may have been meant.
+    """
+
+    def __init__(self, name: str, owner: str, hint: str):
+        super().__init__(name, f"no such setting of {owner}; {hint}")
+        self._facts = name, owner, hint
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str]]:
+        return type(self), self._facts
+
+    def named(self, path: str) -> SettingsError:
+        """Return the same error of a typed path, which names the class already."""
+        return SettingsError(path, f"no such setting; {self._facts[2]}")
 
 
 class Settings(BaseModel):
