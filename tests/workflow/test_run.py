@@ -359,6 +359,19 @@ def test_the_run_of_the_default_name_takes_no_other_settings(tmp_path, capsys, m
     assert cli.main(["train", "preset=smoke"]) == cli.main(["train", "preset=smoke", "seeds=2"]) == 0
 
 
+def test_a_plan_says_what_the_command_refuses(home, capsys):
+    words = ["train", "init=runs/smoke", "preset=smoke", "name=other", "gnn.layout.hidden_channels=16"]
+    before = all_files(home)
+    assert cli.main([*words, "--plan"]) == 0
+    planned = " ".join(capsys.readouterr().out.split())
+    (refusal,) = re.findall(
+        r"nothing was run\. Refused as it is: (init: .* is another network: hidden.*)", planned
+    )
+    assert cli.main(words) == 1
+    assert capsys.readouterr().err == f"error: {refusal}\n"
+    assert all_files(home) == before
+
+
 def test_a_plan_says_what_would_run_and_why_and_runs_nothing(home, capsys):
     before = all_files(home)
     assert run("submission", "--plan") == 0

@@ -16,7 +16,7 @@ from typing import Any
 from fastslow.competition.catalog import TEST, list_programs
 from fastslow.competition.submission_checks import check_ids
 from fastslow.core.cluster.dask_cluster import check_scheduler
-from fastslow.core.errors import DataError, SettingsError, counted
+from fastslow.core.errors import DataError, FastslowError, SettingsError, counted
 from fastslow.core.files import remove_abandoned
 from fastslow.core.settings import find_data, resolve
 from fastslow.evaluation.blend import BlendSettings, blend_submissions, write_blend
@@ -63,18 +63,13 @@ def run(settings: RunSettings) -> None:
         if plan.data not in DATA_ROOTS and not find_data(plan.data_root).is_dir():
             problem = f"{plan.data!r} is neither sample nor kaggle nor a folder; name one that holds npz_all/"
             raise SettingsError("data", problem)
+        if not refused and _has_data(plan):
+            refused = _refusal(settings, plan, steps)
         print_outlook(steps, "" if plan.predict_with else plan.preset, refused)
         return
     if refused:
         raise SettingsError(refused)
-    check_scheduler(settings.cluster)
-    check_ids(
-        find_data(plan.data_root), [*plan.collections, *plan.filled]
-    )  # hours of training must not end at a broken CSV
-    _check_trained(plan)
-    _check_init(steps)
-    if not settings.cluster:  # whose workers have other devices
-        _check_devices(plan, steps)
+    _check_run(settings, plan, steps)
     record = partial(record_run, resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded)
     planned = f"{counted(len(steps), 'step')} to {target}"
     what = f"runs/{plan.name}: data {plan.data_root}, preset {plan.preset}, {planned}"
@@ -165,6 +160,30 @@ def blend_csvs(settings: BlendSettings) -> None:
         upload(csv, root, settings.unproven_order)
 
 
+def _check_run(settings: RunSettings, plan: Plan, steps: Sequence[Step]) -> None:
+    """Refuse what would end a run after hours.
+
+    Raises:
+        SettingsError: The cluster does not answer, a device is not there, or networks cannot start as wished.
+        DataError: A CSV of the competition or a trained model is broken.
+    """
+    check_scheduler(settings.cluster)
+    check_ids(find_data(plan.data_root), [*plan.collections, *plan.filled])
+    _check_trained(plan)
+    _check_init(steps)
+    if not settings.cluster:  # whose workers have other devices
+        _check_devices(plan, steps)
+
+
+def _refusal(settings: RunSettings, plan: Plan, steps: Sequence[Step]) -> str:
+    """Return why :func:`_check_run` refuses a run; empty where it does not."""
+    try:
+        _check_run(settings, plan, steps)
+    except FastslowError as error:
+        return str(error)
+    return ""
+
+
 def _check_trained(plan: Plan) -> None:
     """Refuse trained models that cannot predict, before the features of all programs are built.
 
@@ -207,13 +226,18 @@ def _check_patterns(plan: Plan, steps: Sequence[Step]) -> None:
     Raises:
         SettingsError: They do not, or leave none.
     """
-    has_data = (find_data(plan.data_root) / "npz_all").is_dir()  # a plan is made without
+    has_data = _has_data(plan)
     for step in steps:
         with plan.naming(*step.section.partition(".")[::2]):
             if isinstance(step.settings, EnsembleSettings):
                 step.settings.extra_folders()
             elif has_data and isinstance(step.settings, FeatureSettings) and step.settings.skip_valid:
                 step.settings.programs()
+
+
+def _has_data(plan: Plan) -> bool:
+    """Return whether the competition's files are here; a plan is made without."""
+    return (find_data(plan.data_root) / "npz_all").is_dir()
 
 
 def _check_devices(plan: Plan, steps: Sequence[Step]) -> None:
