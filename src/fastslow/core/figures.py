@@ -49,15 +49,6 @@ CEILING = "#555555"
 FAINT = "#c8c8c8"
 """Single configurations behind a curve."""
 
-COLLECTION_COLOURS = {
-    "tile:xla": "#cc79a7",
-    "layout:xla:default": "#56b4e9",
-    "layout:xla:random": "#56b4e9",
-    "layout:nlp:default": "#332288",
-    "layout:nlp:random": "#332288",
-}
-"""Colours of collections: pink for tiles, sky blue for xla, indigo for nlp; marks tell the searches apart."""
-
 STYLE: Mapping[str, Any] = {
     "font.size": 10,
     "axes.titlesize": 10.5,

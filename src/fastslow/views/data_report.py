@@ -15,11 +15,19 @@ from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.rules.program_rules import check_program
 from fastslow.competition.schema import check_schema
 from fastslow.core.errors import counted
-from fastslow.core.figures import COLLECTION_COLOURS, NETWORK, RULE, WIDTH, in_style, shortened
+from fastslow.core.figures import NETWORK, RULE, WIDTH, in_style, shortened
 from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
 from fastslow.core.settings import NonNegative, Settings, find_data
 from fastslow.features.configs.config_tensors import config_tensors
+
+_COLOURS = {  # pink for tiles, sky blue for xla, indigo for nlp; marks tell the searches apart
+    "tile:xla": "#cc79a7",
+    "layout:xla:default": "#56b4e9",
+    "layout:xla:random": "#56b4e9",
+    "layout:nlp:default": "#332288",
+    "layout:nlp:random": "#332288",
+}
 
 
 class DataReportSettings(Settings):
@@ -175,7 +183,7 @@ def plot_survey(files: pd.DataFrame) -> Figure:
     axes = figure.subplots()
     for collection, rows in files.groupby("collection", sort=False):
         ring = collection.endswith("default")  # both searches hold the same programs: a ring around a dot
-        colour = COLLECTION_COLOURS.get(collection, RULE)
+        colour = _COLOURS.get(collection, RULE)
         ink = {"facecolors": "none" if ring else colour, "edgecolors": colour, "alpha": 0.6}
         size = {"s": 45, "linewidths": 0.8} if ring else {"s": 12, "linewidths": 0}
         axes.scatter(rows["nodes"], rows["configs"], label=collection, **ink, **size)

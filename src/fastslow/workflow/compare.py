@@ -8,6 +8,7 @@ from fastslow.competition.catalog import COLLECTIONS, VALID
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import Unread, find_data
 from fastslow.core.tables import table_text
+from fastslow.evaluation.agreement import agreement, summary, without_counterpart
 from fastslow.evaluation.blend import require_one_release
 from fastslow.evaluation.compare import (
     METRIC_WORDS,
@@ -41,8 +42,6 @@ def compare(settings: CompareSettings) -> None:
     if not _are_submissions(settings):
         compare_runs(settings)
         return
-    from fastslow.kaggle.agreement import agreement, summary
-
     comparison = compare_submissions(settings)
     print("How far they rank alike, whatever the true runtimes are:\n")
     alike = summary(agreement(*settings.folders()))
@@ -93,8 +92,6 @@ def compare_submissions(settings: CompareSettings) -> Comparison:
     Raises:
         DataError: A CSV or the solution is missing or broken, or the two have other row orders.
     """
-    from fastslow.kaggle.agreement import without_counterpart
-
     one, other = settings.folders()
     require_one_release((one, other))
     lacking = without_counterpart(one, other)

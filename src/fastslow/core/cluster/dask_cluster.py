@@ -119,16 +119,19 @@ class Cluster(Executor):
         having = [resources for resources in declared if all(resources.get(other) for other in beside)]
         return max((resources.get(name, 0) for resources in having), default=0)
 
-    def submit(self, function: Callable, /, *args: Any, **options: Any) -> Future:
+    def submit(  # type: ignore[override]  # a function gets no keywords
+        self, function: Callable, /, *args: Any, label: str = "", resources: Mapping[str, float] | None = None
+    ) -> Future:
         """Run a function of a module on a worker; the future is running once a worker has started it.
 
         Args:
             function: Any function, without keyword arguments.
             *args: Its arguments, which can be pickled.
-            **options: ``label``, a name for messages; ``resources``, Dask resources that it needs.
+            label: A name for messages; by default the function's.
+            resources: Dask resources that it needs.
         """
-        label = options.get("label") or function.__name__
-        resources = options.get("resources") or {}
+        label = label or function.__name__
+        resources = resources or {}
         slots = Counter()
         for worker in self.workers():
             slots[worker["host"]] += worker["nthreads"]

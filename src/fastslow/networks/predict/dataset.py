@@ -64,12 +64,12 @@ class GraphDataset:
             Scaler.pool([source.scaler(name) for source in sources]) for name in ("node", "config")
         )
         self.node_scaler = nodes.select(input_columns(options.node_inputs))
-        # scalers that are given without sources are those of a finished run, which selected its columns
-        names = sources[0].config_columns if sources else None
         if scalers is None:
             require_inputs(options.node_inputs, nodes)
-        chosen = names and config_columns(options.config_inputs, names)
-        self.config_scaler = configs.select(chosen) if names else configs
+        self.config_scaler = configs  # of a finished run without graphs: its columns were selected already
+        if sources and sources[0].config_columns:
+            chosen = config_columns(options.config_inputs, sources[0].config_columns)
+            self.config_scaler = configs.select(chosen)
         self._cache = BoundedCache[PreparedGraph](memory // 4)
         self._batches = {TRAIN: BoundedCache[Batch](memory // 4), VALID: BoundedCache[Batch](memory // 8)}
         self._sizes: dict[tuple[str, str], dict[str, int]] = {}

@@ -137,7 +137,10 @@ def _complete(moments: Moments, part: Statistic) -> Statistic:
 
 
 def _node_blocks(level: Level, block_states: int) -> Iterator[np.ndarray]:
-    """Yield nodes in order of their sets of groups, in blocks of at most that many states or of one node."""
+    """Yield nodes in order of their sets of groups, in blocks whose last states fall into one run of so many.
+
+    A block has at most so many states more than its first node.
+    """
     order = np.argsort(level.set_index, kind="stable")
     block = (np.cumsum(np.diff(level.start)[order]) - 1) // block_states
     yield from np.split(order, np.flatnonzero(np.diff(block)) + 1)

@@ -6,7 +6,7 @@ import pytest
 from fastslow import cli
 from fastslow.competition.metrics import kendall_tau
 from fastslow.core.errors import DataError
-from fastslow.kaggle.agreement import agreement, summary, without_counterpart
+from fastslow.evaluation.agreement import agreement, summary, without_counterpart
 from helpers.competition_files import REAL, needs_real
 
 TILE, LAYOUT = "tile:xla:a", "layout:nlp:default:b"
