@@ -200,6 +200,17 @@ def test_a_long_name_is_broken_at_underscores():
     assert "002-albert_<wbr>train_<wbr>w64_<wbr>d1_<wbr>b4</td>" in cell and ">a_b</td>" in cell
 
 
+def test_a_name_is_broken_behind_its_marks_and_a_number_never():
+    names = ["layout:xla:default", "layout:nlp:random"]
+    frame = pd.DataFrame(
+        {"collection": names, "program": ["unet_3d.4x4.bf16", "tf2-bert"], "said": ["1.25 % of it all"] * 2}
+    )
+    for width in range(36, 80):
+        cells = [cell.strip() for line in table_text(frame, width).splitlines() for cell in line.split("|")]
+        assert not {"default", "xla:default", "layout:xla:default"}.isdisjoint(cells), width
+        assert any("1.25" in cell for cell in cells), width
+
+
 def test_names_of_columns_give_way_before_words_of_cells():
     """A comparison of two models broke ``xla:random`` before its last letter."""
     rows = {"collection": ["xla:random"], "programs": [21]}

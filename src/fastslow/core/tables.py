@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 DIGITS = 3
 """Significant digits of a number of middle size in its column."""
 _NARROWEST = 8  # characters of a column of text that is broken into lines
+_NAME_PARTS = re.compile(r"(\s+|\S+?(?:[:_/](?=\S)|[-.](?=[a-zA-Z])))")  # xla:default in two, 1.25 in one
 _LONG_WORD = 24  # characters of a word that is broken only where nothing else gives way
 _SHORT_CELL = 9  # characters of a cell that HTML does not break, such as a number with its unit
 _LONG_TEXT, _MANY_COLUMNS = 40, 4  # a longer text beside as many columns: a narrow page stacks the cells
@@ -241,6 +242,13 @@ class _Column:
         parts = [*words, *re.split(r"(?<=-)|\s", self.name)]
         return min(self.comfortable, max(self.least, *map(len, parts)))
 
+    @property
+    def named(self) -> int:
+        """Return the characters that it needs to break its texts behind marks of names only."""
+        texts = [self.name] if self.right else [self.name, *self.cells]
+        parts = [part.strip() for text in texts for part in _NAME_PARTS.split(text)]
+        return min(self.legible, max(self.least, *map(len, parts)))
+
 
 def _as_frame(table: "pd.DataFrame | pd.Series") -> "pd.DataFrame":
     if table.ndim == 2:
@@ -319,7 +327,7 @@ def _least_width(columns: list[_Column]) -> int:
 def _widths(columns: list[_Column], room: int) -> list[int]:
     """Return the characters of each column; the widest that may be broken gives way first."""
     widths = [column.width for column in columns]
-    for kind in ("comfortable", "legible", "least"):
+    for kind in ("comfortable", "legible", "named", "least"):
         least = [getattr(column, kind) for column in columns]
         while sum(widths) + _BETWEEN * len(widths) + 1 > room:
             broken = [place for place, width in enumerate(widths) if width > least[place]]
@@ -344,7 +352,7 @@ def _layout(columns: list[_Column], widths: list[int]) -> str:
 
 def _lines(cells: list[str], columns: list[_Column], widths: list[int]) -> list[str]:
     """Return the lines of one row."""
-    parts = [textwrap.wrap(cell, max(width, 1)) or [""] for cell, width in zip(cells, widths, strict=True)]
+    parts = [_cell_lines(cell, max(width, 1)) or [""] for cell, width in zip(cells, widths, strict=True)]
     lines = []
     for number in range(max(map(len, parts), default=0)):
         texts = [part[number] if number < len(part) else "" for part in parts]
@@ -354,6 +362,13 @@ def _lines(cells: list[str], columns: list[_Column], widths: list[int]) -> list[
         ]
         lines.append(f"| {' | '.join(padded)} |")
     return lines
+
+
+def _cell_lines(cell: str, width: int) -> list[str]:
+    """Return the lines of a cell; a long word is broken behind a mark of a name where it has one."""
+    wrapper = textwrap.TextWrapper(width)
+    wrapper.wordsep_re = _NAME_PARTS
+    return wrapper.wrap(cell)
 
 
 def _html_cell(tag: str, column: _Column, text: str) -> str:
