@@ -217,6 +217,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, 1 after an error whose message names the remedy, 130 after Ctrl-C, 141 where the
         reader of the output has closed it.
+
+    Raises:
+        SystemExit: After a help (0), and after words that no command has (2).
     """
     words = sys.argv[1:] if arguments is None else arguments
     if [*words] == ["--version"]:
