@@ -231,7 +231,11 @@ def test_partial_allows_missing_rows_but_nothing_else(tmp_path):
         ("tile:xla:a", "1;7", "index 7 is outside 0 to 1"),
         ("tile:xla:a", "5;4;3;2;1;0", "6 indices, 5 expected. "),
         ("layout:xla:random:a", "2;0;1", None),
-        ("layout:xla:random:a", "2;0;3", "index 3 is outside 0 to 2. "),
+        (
+            "layout:xla:random:a",
+            "2;0;3",
+            "lists 3 configurations, the highest is 3: a layout row lists all of its program's. ",
+        ),
     ],
 )
 def test_an_unknown_number_of_configurations_leaves_what_can_be_told(tmp_path, row, value, message):

@@ -94,16 +94,14 @@ def read_submission(
     for row_id, (number, top_configs) in rows.items():
         where = f"line {number} ({row_id})"
         if row_id not in counts:
-            example = next(iter(counts))
-            raise DataError(path, f"{where}: no test graph has this ID", f"IDs are like {example}")
+            raise DataError(path, f"{where}: no test graph has this ID", f"IDs are like {next(iter(counts))}")
         try:
             rankings[row_id] = _indices(top_configs, row_id.partition(":")[0], counts[row_id])
         except ValueError as error:
             raise DataError(path, f"{where}: {error}", "Write the row again from its prediction") from None
     missing = [row_id for row_id in counts if row_id not in rows]
     if not rows or (missing and not partial):
-        shown = listed(missing)
-        problem = f"{len(missing)} of {len(counts)} IDs have no row: {shown}"
+        problem = f"{len(missing)} of {len(counts)} IDs have no row: {listed(missing)}"
         raise DataError(path, problem, "Predict every test graph")
     return rankings
 
@@ -132,7 +130,9 @@ def _indices(top_configs: str, kind: str, count: int | None) -> np.ndarray:
     if count is None:
         count = max(indices) + 1 if kind == "tile" and len(indices) == TOP_K else len(indices)
     if max(indices) >= count:
-        raise ValueError(f"index {max(indices)} is outside 0 to {count - 1}{source}")
+        short = f"the highest is {max(indices)}: a layout row lists all of its program's"
+        outside = f"index {max(indices)} is outside 0 to {count - 1}{source}"
+        raise ValueError(outside if source or kind == "tile" else f"lists {count} configurations, {short}")
     if len(set(indices)) < len(indices):
         raise ValueError(f"index {Counter(indices).most_common(1)[0][0]} occurs more than once")
     expected = min(count, TOP_K) if kind == "tile" else count
