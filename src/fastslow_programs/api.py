@@ -198,14 +198,14 @@ def blend(
         *csvs: Two submissions or more with the same rows, your own or others'.
         weights: A weight above 0 for each; equal ones if empty.
         out: CSV to write, checked and recorded for the leaderboard; by default nothing is written.
-        data_root: Folder with the test files to check ``out`` against; by default the one that a submission
-            was made from, as its record has it.
+        data_root: Folder with the test files to check each submission against; by default the one that a
+            submission was made from, as its record has it.
 
     Returns:
         ``(n,)`` configurations by row ID, indices from 0, fastest first.
 
     Raises:
-        SettingsError: A setting is wrong, or ``out`` is a submission that is no blend.
+        SettingsError: A setting is wrong, or ``out`` must not be replaced: a submission that is no blend.
         DataError: A submission is missing or broken, or does not fit the others or the test files.
     """
     from fastslow.evaluation.blend import BlendSettings, blend_submissions, write_blend
@@ -215,7 +215,7 @@ def blend(
     if isinstance(weights, str | Set | Mapping) or not isinstance(weights, Iterable):
         raise SettingsError("weights", f"{weights!r} is no list of numbers such as [2, 1]")
     settings = BlendSettings(csvs=names, weights=[*weights], data_root=str(data_root), **given)
-    blended = blend_submissions(settings.paths(), settings.weights)
+    blended = blend_submissions(settings.paths(), settings.weights, settings.test_files())
     if out:
         write_blend(settings, blended)
     return blended

@@ -72,6 +72,10 @@ ROWS = {"layout:xla:random:a": "1;0;2", "layout:nlp:default:b": "0;1", "tile:xla
         ),
         ({"layout:nlp:default:b": ""}, r"b\.csv: line 3 \(layout:nlp:default:b\): '' is not an index"),
         ({"mine:c": "0;1"}, r"b\.csv: line 5 \(mine:c\): no test graph has this ID"),
+        (
+            {"tile:xla:k": "4;3;2;1;999999999"},
+            r"b\.csv: tile:xla:k: index 999999999, but no program has 1,000,000 configurations",
+        ),
     ],
 )
 def test_rows_that_do_not_fit_are_an_error_with_their_names(tmp_path, changes, said):
@@ -96,6 +100,7 @@ def test_rows_that_do_not_fit_are_an_error_with_their_names(tmp_path, changes, s
         (["a.csv", "b.csv", "weights=1e308,1e308"], "weights: .* finite numbers above 0, of 1e-06 to"),
         (["a.csv", "./a.csv"], "csvs: .* different files; use weights instead"),
         (["a.csv", "b.csv", "out=c.txt"], "out: .* a path that ends in .csv"),
+        (["a.csv", "b.csv", "data_root=/nope"], "data_root: '/nope' is not a folder that holds npz_all/ or"),
         (["a.csv", "b.csv", "c"], "no such file"),
         (["a.csv", "b.csv", "wights=2,1"], "^wights: no such setting; did you mean 'weights'"),
         (["a.csv", "mein"], "mein.csv: no such file. `fastslow leaderboard` lists .*did you mean 'mine'"),
@@ -108,7 +113,8 @@ def test_a_wrong_setting_is_an_error_with_its_name(tmp_path, monkeypatch, texts,
     for name in ("a.csv", "b.csv", "submissions/mine.csv"):
         write(tmp_path / name, ROWS)
     with pytest.raises((SettingsError, DataError), match=said):
-        blend_submissions(BlendSettings.from_texts(texts, first="csvs...").paths())
+        settings = BlendSettings.from_texts(texts, first="csvs...")
+        blend_submissions(settings.paths(), data_root=settings.test_files())
 
 
 def test_names_of_the_leaderboard_stand_for_submissions(tmp_path, monkeypatch):
@@ -174,11 +180,46 @@ def test_a_blend_is_checked_recorded_and_on_the_leaderboard(home, other, capsys,
     assert "both: place 12 to 31 of the 617 on the final board, silver" in str(board)
     assert max(map(len, str(board).splitlines())) <= 80
 
-    assert cli.main(["blend", "submissions/smoke.csv", "theirs.csv", "out=both.csv"]) == 0, (
-        "a blend is replaced"
-    )
+
+def test_only_a_blend_that_can_be_made_again_is_replaced(home, other, capsys, monkeypatch):
+    monkeypatch.chdir(home)
+    csv = home / "submissions" / "both.csv"
+    blend = ["blend", "submissions/smoke.csv", "theirs.csv", "out=both.csv"]
+    assert cli.main(blend) == cli.main([*blend, "weights=1,3"]) == cli.main(blend) == 0
     assert cli.main(["blend", "both.csv", "theirs.csv", "out=smoke.csv"]) == 1
-    assert "smoke.csv is there already and is no blend" in capsys.readouterr().err
+    assert "smoke.csv is there already and is no blend; give another name" in capsys.readouterr().err
+
+    before = csv.read_bytes()
+    assert cli.main(["blend", "both.csv", "theirs.csv", "out=both.csv"]) == 1
+    assert "both.csv is one of the submissions to blend; give another name" in capsys.readouterr().err
+    assert csv.read_bytes() == before
+
+    update_record(csv, kaggle={"public": 0.7, "private": None})
+    assert cli.main([*blend, "weights=1,3"]) == 1
+    assert "both.csv has the name of another submission, which was uploaded" in capsys.readouterr().err
+    assert cli.main(blend) == 0, "the same one, whose upload may have been interrupted"
+    assert read_submission_record(csv)["kaggle"]["public"] == 0.7
+
+    csv.write_bytes(other.read_bytes())
+    assert cli.main(blend) == 1
+    assert "both.csv is not the file that" in capsys.readouterr().err
+    assert csv.read_bytes() == other.read_bytes()
+
+
+def test_a_row_that_does_not_fit_the_test_files_is_named_with_its_file(home, other, tmp_path):
+    lines = other.read_text().splitlines()
+    row = next(n for n, line in enumerate(lines) if line.startswith("tile"))
+    row_id, _, order = lines[row].partition(",")
+    lines[row] = f"{row_id},{order.rpartition(';')[0]};99999"
+    wrong = tmp_path / "range.csv"
+    wrong.write_text("\n".join(lines) + "\n")
+    smoke = home / "submissions" / "smoke.csv"
+    for out in (None, tmp_path / "o.csv"):
+        with pytest.raises(
+            DataError, match=rf"^{wrong}: line {row + 1} \({row_id}\): index 99999 is outside"
+        ):
+            fastslow.blend(smoke, wrong, out=out)
+    assert not (tmp_path / "o.csv").exists()
 
 
 def test_submissions_of_two_releases_are_an_error(home, monkeypatch):

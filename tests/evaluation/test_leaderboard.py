@@ -232,3 +232,9 @@ def test_a_blend_is_listed_after_a_foreign_and_a_damaged_record(home):
     assert "b.json" in reason and "c: a blend of one*2 two*1" in board.words()
     row = board.table.set_index("run").loc["c"]
     assert (row["model"], row["public"]) == ("blend", 0.5)
+    (folder / "c.csv").write_text("ID,TopConfigs\ntile:xla:k,0\n")
+    board = fastslow.leaderboard()
+    assert "c" not in set(board.table["run"])
+    assert f"{folder / 'c.csv'}: not the file its record was written for (sha256)" in board.left_out[1]
+    (folder / "c.csv").unlink()
+    assert "c.csv" in fastslow.leaderboard().left_out[1]

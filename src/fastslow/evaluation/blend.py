@@ -10,15 +10,26 @@ from pydantic import BeforeValidator
 
 from fastslow.competition.catalog import TEST
 from fastslow.competition.metrics import competition_score
-from fastslow.competition.submission_checks import check_submission, read_any_submission
+from fastslow.competition.schema import LARGEST
+from fastslow.competition.submission_checks import (
+    check_submission,
+    expected_counts,
+    read_any_submission,
+    read_submission,
+)
 from fastslow.competition.submission_csv import HEADER
 from fastslow.core.errors import DataError, SettingsError, counted, listed
-from fastslow.core.files import atomic_path, file_digest
+from fastslow.core.files import atomic_path
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import Settings, Unread, find_data, parse_value, resolve
 from fastslow.core.tables import sentences_text
 from fastslow.evaluation.scores import score_submission, solution_of
-from fastslow.evaluation.submission_record import read_submission_record, submission_path, write_record
+from fastslow.evaluation.submission_record import (
+    is_recorded,
+    read_submission_record,
+    submission_path,
+    write_record,
+)
 
 
 def _as_floats(value: Any) -> Any:
@@ -67,6 +78,21 @@ class BlendSettings(Settings):
         self.require(summed, "weights", f"finite numbers above 0, of {1 / _LARGEST:g} to {_LARGEST:g}")
         self.require(self.out.endswith(".csv"), "out", "a path that ends in .csv")
 
+    def test_files(self) -> Path | None:
+        """Return the folder whose test files rows are checked against; None where none is known.
+
+        Raises:
+            SettingsError: ``data_root`` is no folder.
+            DataError: A submission is no file.
+        """
+        if self.data_root:
+            root = find_data(self.data_root)
+            self.require(root.is_dir(), "data_root", "a folder that holds npz_all/ or sample_submission.csv")
+            return root
+        records = _records(self.paths()).values()
+        roots = (find_data(record["data_root"]) for record in records if record.get("data_root"))
+        return next(filter(Path.is_dir, roots), None)
+
     def paths(self) -> list[Path]:
         """Return where the submissions are.
 
@@ -101,28 +127,43 @@ def blend_orders(orders: Sequence[np.ndarray], weights: Sequence[float]) -> np.n
     return candidates[np.argsort(mean, kind="stable")][: len(orders[0])]
 
 
-def blend_submissions(paths: Sequence[Path], weights: Sequence[float] = ()) -> dict[str, np.ndarray]:
+def blend_submissions(
+    paths: Sequence[Path], weights: Sequence[float] = (), data_root: Path | None = None
+) -> dict[str, np.ndarray]:
     """Blend submissions row by row, see :func:`blend_orders`.
 
     Args:
         paths: Two CSVs or more, with the same rows.
         weights: The weight of each; equal ones if empty.
+        data_root: Folder with the test files to check each of them against; not checked if None.
 
     Returns:
         ``(n,)`` blended configurations by ID, fastest first, in the order of rows of the first CSV.
 
     Raises:
-        DataError: A CSV is missing or broken, lacks rows that another one has, or has another number of
-            configurations in a row; or two were made from files of another row order.
+        DataError: A CSV is missing or broken, does not fit the test files, lacks rows that another one has,
+            or has another number of configurations in a row; or two were made from files of another row
+            order.
     """
     first, *others = paths
-    submissions = {path: read_any_submission(path) for path in paths}
+    counts = expected_counts(data_root) if data_root else None
+    submissions = {path: _read(path, counts) for path in paths}
     for path in others:
         _require_same_rows(first, submissions[first], path, submissions[path])
     require_one_release(paths)
     weights = [*weights] or [1.0] * len(paths)
     rows = {row_id: [rows[row_id] for rows in submissions.values()] for row_id in submissions[first]}
     return {row_id: blend_orders(orders, weights) for row_id, orders in rows.items()}
+
+
+def _read(path: Path, counts: Mapping[str, int | None] | None) -> dict[str, np.ndarray]:
+    """Return the rows of a submission; refuse an index that no program has, where its number is not known."""
+    rows = read_submission(path, counts) if counts else read_any_submission(path)
+    for row_id, order in rows.items():
+        if order.max() >= LARGEST["C"][1]:  # places are held by index: the largest one decides the memory
+            problem = f"{row_id}: index {order.max()}, but no program has {LARGEST['C'][1]:,} configurations"
+            raise DataError(path, problem, "Write the row again from its prediction")
+    return rows
 
 
 def _require_same_rows(one: Path, first: Mapping, other: Path, second: Mapping) -> None:
@@ -141,7 +182,7 @@ def _require_same_rows(one: Path, first: Mapping, other: Path, second: Mapping) 
 def _records(paths: Sequence[Path]) -> dict[Path, dict]:
     """Return the record of each submission that has one of this very file."""
     known = {path: read_submission_record(path) for path in paths if path.with_suffix(".json").is_file()}
-    return {path: record for path, record in known.items() if record["sha256"] == file_digest(path)}
+    return {path: record for path, record in known.items() if is_recorded(path, record)}
 
 
 def require_one_release(paths: Sequence[Path]) -> None:
@@ -168,21 +209,21 @@ def write_blend(settings: BlendSettings, blended: Mapping[str, np.ndarray]) -> P
         The CSV.
 
     Raises:
-        SettingsError: ``out`` is a submission that is no blend.
+        SettingsError: ``out`` must not be replaced: it is one of the submissions, no blend, another file
+            than its record was written for, or another blend that was uploaded.
         DataError: A row does not fit the test files.
     """
     paths = settings.paths()
     plain = Path(settings.out).name == settings.out
     out = resolve("submissions") / settings.out if plain else Path.cwd() / Path(settings.out).expanduser()
-    _require_replaceable(out)
-    records = _records(paths)
-    recorded = [find_data(record["data_root"]) for record in records.values() if record.get("data_root")]
-    roots = [find_data(settings.data_root)] if settings.data_root else filter(Path.is_dir, recorded)
-    root = next(iter(roots), None)
-    solution = solution_of(root) if root else None
     lines = [f"{row_id},{';'.join(map(str, order.tolist()))}\n" for row_id, order in blended.items()]
+    content = "".join([f"{HEADER}\n", *lines]).encode()
+    _require_replaceable(out, paths, content)
+    records = _records(paths)
+    root = settings.test_files()
+    solution = solution_of(root) if root else None
     with atomic_path(out) as temporary:
-        temporary.write_text("".join([f"{HEADER}\n", *lines]))
+        temporary.write_bytes(content)
         checked = check_submission(temporary, root) if root else {}
         scores = score_submission(temporary, solution) if solution else {}
     test = {name: score["mean"] for name, score in scores.items()}
@@ -206,7 +247,21 @@ def write_blend(settings: BlendSettings, blended: Mapping[str, np.ndarray]) -> P
     return out
 
 
-def _require_replaceable(out: Path) -> None:
+def _require_replaceable(out: Path, paths: Sequence[Path], content: bytes) -> None:
+    """Refuse to write a blend over what cannot be made again, or whose score would be lost."""
+    problem = ""
     record = read_submission_record(out) if out.with_suffix(".json").is_file() else {}
-    if out.exists() and "blend" not in record:
-        raise SettingsError("out", f"{out} is there already and is no blend; give another name")
+    if out.resolve() in [path.resolve() for path in paths]:
+        problem = "is one of the submissions to blend"
+    elif out.exists() and "blend" not in record:
+        problem = "is there already and is no blend"
+    elif out.exists() and not is_recorded(out, record):
+        problem = f"is not the file that {out.with_suffix('.json')} was written for"
+    elif _was_uploaded(record) and not (out.exists() and out.read_bytes() == content):
+        problem = "has the name of another submission, which was uploaded"
+    if problem:
+        raise SettingsError("out", f"{out} {problem}; give another name")
+
+
+def _was_uploaded(record: Mapping) -> bool:
+    return any(record.get(key) for key in ("attempt", "upload", "kaggle"))

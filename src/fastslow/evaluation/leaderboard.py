@@ -20,7 +20,7 @@ from fastslow.core.tables import sentences_text, table_markdown, table_text
 from fastslow.evaluation.run_record import PICTURES, PLACED, read_run_record
 from fastslow.evaluation.scores import as_submitted, runtimes_of, solution_of
 from fastslow.evaluation.standing import TEAMS, standing_of
-from fastslow.evaluation.submission_record import read_submission_record
+from fastslow.evaluation.submission_record import read_submission_record, require_recorded
 from fastslow.evaluation.training_files import wall_seconds
 from fastslow.runs.predictions import RUN_FILES, models_of, read_predictions, read_run_manifest
 
@@ -287,6 +287,8 @@ class _Blends:
                 continue
             try:
                 record = read_submission_record(path)
+                if "blend" in record:
+                    require_recorded(path.with_suffix(".csv"), record)
             except DataError as error:
                 self.left_out.append(str(error))
                 continue

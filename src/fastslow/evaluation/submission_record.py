@@ -155,6 +155,21 @@ def read_submission_record(path: Path, *needed: str) -> dict:
     return record
 
 
+def is_recorded(path: Path, record: Mapping) -> bool:
+    """Return whether a CSV is there and is the file that a record was written for."""
+    return path.is_file() and record["sha256"] == file_digest(path)
+
+
+def require_recorded(path: Path, record: Mapping) -> None:
+    """Refuse a CSV that is gone, or is another file than its record was written for.
+
+    Raises:
+        DataError: It is.
+    """
+    if not is_recorded(path, record):
+        raise DataError(path, "not the file its record was written for (sha256)", "Make the submission again")
+
+
 def update_record(path: Path, **facts) -> dict:
     """Add or replace entries of a submission's record, such as Kaggle's scores.
 
@@ -163,8 +178,7 @@ def update_record(path: Path, **facts) -> dict:
     """
     path = Path(path)
     record = read_submission_record(path)
-    if record["sha256"] != file_digest(path):
-        raise DataError(path, "not the file its record was written for (sha256)", "Make the submission again")
+    require_recorded(path, record)
     record |= facts
     write_json(path.with_suffix(".json"), record)
     return record

@@ -142,12 +142,12 @@ def blend_csvs(settings: BlendSettings) -> None:
     """Blend submissions into a CSV, and upload it if asked.
 
     Raises:
-        SettingsError: The CSV to write is a submission that is no blend, or one of another competition is to
-            be uploaded.
+        SettingsError: The CSV to write must not be replaced, or one of another competition is to be uploaded.
         DataError: A submission is missing or broken, or does not fit the others or the test files.
         KaggleError: The upload failed.
     """
-    csv = write_blend(settings, blend_submissions(settings.paths(), settings.weights))
+    blended = blend_submissions(settings.paths(), settings.weights, settings.test_files())
+    csv = write_blend(settings, blended)
     if settings.upload:
         from fastslow.kaggle.upload import upload
 
