@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fastslow.core.artifacts import write_manifest
@@ -171,10 +172,24 @@ def test_what_a_command_made_is_not_overwritten(home, folder):
         ({"model": object()}, None, SettingsError, "model: '<object object .* is object, which a manifest"),
         ({"seed": "0"}, None, SettingsError, "seed: '0' is str, a whole number wanted"),
         ({"score": np.nan}, None, SettingsError, "score: 'nan' is float, which a manifest"),
+        ({"model": "\ud800"}, None, SettingsError, r"model: '\\ud800' holds a character that UTF-8 cannot"),
+        ({"tags": [{"\udfff": 1}]}, None, SettingsError, "tags: .* holds a character that UTF-8 cannot"),
+        ({"model": "gnn"}, None, SettingsError, "model: 'gnn' is what a command trains, .* such as 'mine'"),
+        ({"model": "ranker"}, None, SettingsError, "model: 'ranker' is what a command trains"),
+        ({"model": "ensemble"}, None, SettingsError, "model: 'ensemble' is what a command trains"),
+        (
+            {"collection": "tile:xla"},
+            None,
+            SettingsError,
+            "collection: 'tile:xla', but the features are of layout:xla:random; leave it out",
+        ),
         ({}, "text", DataError, r"the predictions of \w+ are no numbers \(str\)"),
         ({}, ["0.1", "0.2"], DataError, "are no numbers"),
         ({}, [[1.0], [1.0, 2.0]], DataError, "are no numbers"),
         ({}, object(), DataError, "are no numbers"),
+        ({}, pd.Series([1.0, 2.0], index=[1, 0]), DataError, r"predictions of \w+ are a Series whose index"),
+        ({}, np.ma.array([1.0, 2.0], mask=[0, 1]), DataError, r"predictions of \w+ have masked values"),
+        ({}, 2**60 + np.arange(2), DataError, r"predictions of \w+ have integers of 9,007,199,254,740,992"),
     ],
 )
 def test_what_is_no_prediction_or_setting_leaves_no_folder(settings, values, error, said, features, tmp_path):
@@ -188,6 +203,28 @@ def test_what_is_no_prediction_or_setting_leaves_no_folder(settings, values, err
     with pytest.raises(error, match=said):
         write_run(tmp_path / "own" / "mine", features, predictions, **settings)
     assert not (tmp_path / "own").exists()
+
+
+def test_a_setting_may_have_any_name(features, tmp_path):
+    named = {"path": "x", "folder": 1, "features": "all", "predictions": 2, "name": 3}
+    manifest = write_run(tmp_path / "mine", features, by_runtime(features), **named)
+    assert manifest["settings"] == {**named, "collection": "layout:xla:random"}
+
+
+def test_a_series_in_the_order_of_the_file_is_taken(features, tmp_path):
+    series = {
+        split: {name: pd.Series(np.ma.array(values)) for name, values in graphs.items()}
+        for split, graphs in by_runtime(features).items()
+    }
+    assert write_run(tmp_path / "mine", features, series)["valid"]["mean"] == pytest.approx(1)
+
+
+@cases("folder", [None, 3])
+def test_what_is_no_path_is_no_folder(folder, features, tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    with pytest.raises(SettingsError, match="folder: an? (NoneType|int) is no path"):
+        write_run(folder, features, by_runtime(features))
+    assert not [*tmp_path.iterdir()]
 
 
 @cases("predictions", ["text", None, object(), [1.0], {"valid": "text"}, {"valid": {}, "test": [1.0]}])

@@ -49,13 +49,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import pandas as pd
 from annotated_types import Ge, Le, Len
 from pydantic import AfterValidator
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, VALID, Collection
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_manifest
-from fastslow.core.errors import DataError, SettingsError, listed
+from fastslow.core.errors import DataError, SettingsError, listed, printable, with_article
 from fastslow.core.files import digest, file_digest
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.records import FileName, Record, check_record
@@ -71,6 +72,8 @@ RUN_FILES = (MANIFEST, PREDICTIONS)
 _AGAIN = "Train this model again"
 _MAKE = "Make it with `make ensemble` or the notebook that writes it (its `folder`), or name another folder"
 _REWRITE = "Train this model again, or write the run with fastslow.runs.predictions.write_run"
+_TRAINED = ("gnn", "ranker", "ensemble")
+_EXACT = 2**53  # float64 holds all smaller integers
 _COMPLETE = "Give write_run one finite value per configuration, for every valid and test graph"
 
 INIT = "init"
@@ -140,7 +143,7 @@ def run_artifact(
 
 
 def write_run(
-    folder: str | Path, features: Features, predictions: Mapping[str, Mapping], **settings: Any
+    folder: str | Path, features: Features, predictions: Mapping[str, Mapping], /, **settings: Any
 ) -> dict:
     """Write the run folder of a custom model, so that it can be a member of an ensemble.
 
@@ -148,27 +151,40 @@ def write_run(
         folder: Run folder; a relative path starts at the same folder as in the settings.
         features: Features of the collection that is predicted.
         predictions: Split (``valid`` and ``test``) to graph to ``(C,)`` values, lower = predicted faster.
-        **settings: For the manifest, anything JSON can hold. Runs that differ in ``seed`` alone share a
-            weight in an ensemble.
+        **settings: For the manifest, anything JSON can hold, under any name. Runs that differ in ``seed``
+            alone share a weight in an ensemble. ``collection`` is that of the features.
 
     Returns:
         The manifest, with the score on valid: Kendall's tau for layout, 1 - slowdown of the top 5 for tile.
 
     Raises:
-        DataError: Predictions are missing, no numbers, of another length or not finite; the graph is named.
-        SettingsError: JSON cannot hold a setting, or the folder is one of features, of a run or of a model
-            that a command trained. Nothing is written then.
+        DataError: Predictions are missing, no numbers, masked, in another order, of another length or not
+            finite; the graph is named.
+        SettingsError: JSON cannot hold a setting, ``model`` is the name of what a command trains,
+            ``collection`` is another one than the features', or the folder is one of features, of a run or of
+            a model that a command trained. Nothing is written then.
     """
+    if not isinstance(folder, str | Path):
+        raise SettingsError("folder", f"{with_article(type(folder).__name__)} is no path")
+    if settings.get("model") in _TRAINED:
+        problem = f"{settings['model']!r} is what a command trains, and others read its weights from the run"
+        raise SettingsError("model", f"{problem}; give another name, such as 'mine'")
     path = resolve(str(folder))
     if _is_made_by_a_command(path):
         raise SettingsError("folder", f"{path} holds what a command made; name another one")
     return replace_run(path, features, predictions, **settings)
 
 
-def replace_run(path: Path, features: Features, predictions: Mapping[str, Mapping], **settings: Any) -> dict:
+def replace_run(
+    path: Path, features: Features, predictions: Mapping[str, Mapping], /, **settings: Any
+) -> dict:
     """Write a run folder as :func:`write_run` does, whatever was there."""
     for name, value in settings.items():
         _refuse_what_json_cannot_hold(name, value)
+    predicted = features.collection.name
+    if settings.setdefault("collection", predicted) != predicted:
+        problem = f"{settings['collection']!r}, but the features are of {predicted}; leave it out"
+        raise SettingsError("collection", problem)
     for given in (predictions, *(predictions.values() if isinstance(predictions, Mapping) else ())):
         if not isinstance(given, Mapping):
             raise DataError(path, f"the predictions are {type(given).__name__}, a dict wanted", _COMPLETE)
@@ -177,7 +193,6 @@ def replace_run(path: Path, features: Features, predictions: Mapping[str, Mappin
         for split in PREDICTED_SPLITS
     }
     check_predictions(path, complete, features, _COMPLETE)
-    settings["collection"] = features.collection.name
     artifact = Artifact(path, settings, {"features": features.fingerprint, "data": features.data})
     with artifact.building():
         warnings = write_predictions(path, complete)
@@ -198,19 +213,38 @@ def _is_made_by_a_command(folder: Path) -> bool:
 
 
 def _numbers(path: Path, graph: str, values: Any) -> np.ndarray:
-    """Return the predictions of a graph as numbers; texts that look like numbers are none."""
+    """Return the predictions of a graph as numbers; texts that look like numbers are none.
+
+    Raises:
+        DataError: They are none, or float64 in the order of the file would be other ones.
+    """
+    numbers = None
     try:
         array = np.asarray(values)
         if array.dtype.kind in "iufb":
-            return array.astype(np.float64)
+            numbers = array.astype(np.float64)
     except (TypeError, ValueError, RuntimeError):  # such as ragged lists, or a tensor that needs a gradient
         pass
-    raise DataError(path, f"the predictions of {graph} are no numbers ({type(values).__name__})", _COMPLETE)
+    problem = ""
+    if numbers is None:
+        problem = f"are no numbers ({type(values).__name__})"
+    elif np.ma.is_masked(values):
+        problem = "have masked values"
+    elif isinstance(values, pd.Series) and not values.index.equals(pd.RangeIndex(len(values))):
+        problem = "are a Series whose index is not 0, 1, 2, ...: sort it by configuration, or give to_numpy()"
+    elif array.dtype.kind in "iu" and np.abs(numbers).max(initial=0) >= _EXACT:
+        problem = f"have integers of {_EXACT:,} or more, which float64 does not tell apart: give floats"
+    if numbers is None or problem:
+        raise DataError(path, f"the predictions of {graph} {problem}", _COMPLETE)
+    return numbers
 
 
 def _refuse_what_json_cannot_hold(name: str, value: Any) -> None:
     try:
-        json.dumps(value, allow_nan=False)
+        text = json.dumps({name: value}, allow_nan=False, ensure_ascii=False)
+        text.encode()
+    except UnicodeEncodeError:
+        raise SettingsError(printable(name), f"{value!r} holds a character that UTF-8 cannot write") from None
     except (TypeError, ValueError, RecursionError):
         problem = f"{str(value)[:60]!r} is {type(value).__name__}, which a manifest (JSON) cannot hold"
         raise SettingsError(name, f"{problem}. Give a number, a text, or lists of them") from None
