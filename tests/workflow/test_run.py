@@ -16,6 +16,7 @@ from fastslow import cli
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import competition_score
 from fastslow.competition.submission_checks import check_submission
+from fastslow.core.errors import SettingsError
 from fastslow.core.files import atomic_path, read_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.run_record import record_run
@@ -252,8 +253,36 @@ def test_a_run_records_its_preset_and_removes_what_an_interrupted_one_left(tmp_p
     asked = {"data": "sample", "preset": "smoke", "seeds": 0, "models": "", "collections": []}
     record = {"data": "data/sample", "preset": "smoke", "settings": asked}
     assert read_json(tmp_path / "runs" / "mine" / "run.json") == record
-    assert cli.main(["train", "name=play"]) == 1
-    assert "name: notebooks run by hand write to runs/play" in capsys.readouterr().err
+
+
+@cases(
+    "first, second, said",
+    [
+        ("seeds=2", "seeds=3", r"name: runs/mine was begun with other settings \(seeds: 3 -> 2\)"),
+        ("jobs=1", "seeds=3", "name: runs/mine was begun by another command just now; type this one again"),
+        ("seeds=2", "seeds=2", ""),
+    ],
+)
+def test_of_two_commands_at_once_the_later_is_refused(first, second, said, tmp_path, monkeypatch, capsys):
+    """The second command runs while the first one checks its inputs."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    monkeypatch.setattr(execution, "run_steps", lambda *_: None)
+    pending = [["train", "preset=smoke", "name=mine", second]]
+
+    def check_ids(*_):
+        if pending:
+            assert cli.main(pending.pop()) == 0
+
+    monkeypatch.setattr(workflow, "check_ids", check_ids)
+    assert cli.main(["train", "preset=smoke", "name=mine", first]) == bool(said)
+    assert re.search(said, capsys.readouterr().err)
+    assert read_json(tmp_path / "runs/mine/run.json")["settings"]["seeds"] == int(second[-1])
+
+
+@cases("name", ["all", "README.md", "comparisons", "placement", "play", " mine", "mine "])
+def test_a_name_that_stands_for_something_else_is_refused(name):
+    with pytest.raises(SettingsError, match=f"^name: '{name}' is .*(another NAME|blanks at its ends)"):
+        plan_of(f"name={name}")
 
 
 def plan_of(*arguments):

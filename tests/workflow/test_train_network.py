@@ -6,6 +6,7 @@ import torch
 from fastslow import cli
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.settings import resolve
+from fastslow.steps import network as network_step
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.network import train_gnn
 from fastslow.workflow.run_settings import make_plan
@@ -53,6 +54,16 @@ def test_a_network_is_trained_that_a_run_then_finds(data, capsys, monkeypatch):
     assert train_gnn(settings) == manifest
     monkeypatch.setenv("RANK", "1")
     assert cli.main(command) == 0 and line not in capsys.readouterr().out
+
+
+def test_a_run_of_other_settings_is_refused(data, capsys, monkeypatch):
+    """It is recorded, so that a network of other settings, or a run, is no part of the same run."""
+    monkeypatch.setattr(network_step, "train_gnn", lambda _: {"valid": {"mean": 0.5, "weights": "last"}})
+    command = ["train-network", NETWORK, f"data={data}", *SETTINGS]
+    assert cli.main(command) == 0
+    for other in ([*command, "gnn.tile.epochs=9"], ["train", f"data={data}", *SETTINGS, "gnn.tile.epochs=9"]):
+        assert cli.main(other) == 1
+        assert "name: runs/own was begun with other settings (gnn.tile.epochs" in capsys.readouterr().err
 
 
 def test_a_wrong_name_and_missing_features_are_said(data, capsys):

@@ -45,12 +45,10 @@ def record_run(
         used: Seconds of the budget that were used before an interruption, where nothing is chosen yet.
 
     Raises:
-        SettingsError: The folder is for notebooks that are run by hand, or a notebook wrote a model into it.
+        SettingsError: A notebook that was run by hand wrote a model into the folder.
     """
     if (folder / MANIFEST).is_file():
         raise SettingsError("name", f"runs/{folder.name} holds a single model; give this run another NAME")
-    if folder.name == PLAY:
-        raise SettingsError("name", f"notebooks run by hand write to runs/{PLAY}; give this run another NAME")
     facts: dict[str, Any] = {"data": data, "preset": preset, "settings": dict(settings)}
     if chosen is not None:
         facts["chosen"] = dict(chosen)

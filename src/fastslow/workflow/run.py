@@ -28,7 +28,7 @@ from fastslow.steps.features import FeatureSettings, recipe_settings
 from fastslow.steps.network_settings import TrainSettings, differences
 from fastslow.workflow.outlook import print_outlook, print_wrapped
 from fastslow.workflow.presets import MODELS, PACKAGED, RULES
-from fastslow.workflow.run_settings import RunSettings, add_chosen, make_plan, resume
+from fastslow.workflow.run_settings import RunSettings, add_chosen, begin, make_plan, resume
 from fastslow.workflow.steps import DATA_ROOTS, Plan, Step, parse_overrides
 
 ON_KAGGLE = "on-kaggle"  # name of a run there
@@ -50,7 +50,8 @@ def run(settings: RunSettings) -> None:
     """
     began = time.monotonic()
     target = "submission" if settings.target == "submit" else settings.target
-    plan, recorded, chosen, used, refused = resume(settings)
+    resumed = resume(settings)
+    plan, recorded, chosen, used, refused = resumed
     steps = plan.steps(target)
     hours = recorded.get("hours")
     if hours and (settings.plan or chosen is not None):
@@ -74,7 +75,7 @@ def run(settings: RunSettings) -> None:
     planned = f"{counted(len(steps), 'step')} to {target}"
     what = f"runs/{plan.name}: data {plan.data_root}, preset {plan.preset}, {planned}"
     print(what, file=sys.stderr, flush=True)  # papermill and the first step take seconds
-    record(chosen, used)  # before anything that takes seconds: it is there whatever ends this process
+    begin(settings, resumed)  # the record is there whatever ends this process
 
     from fastslow.evaluation.leaderboard import model_means
     from fastslow.kaggle.provenance import LAUNCH_RELEASE, warn_of_release

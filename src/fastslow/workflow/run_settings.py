@@ -11,9 +11,10 @@ from annotated_types import Ge, Gt, Le
 
 from fastslow.core.cluster.dask_cluster import check_address
 from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.files import writer_lock
 from fastslow.core.setting_fields import nearest
-from fastslow.core.settings import Count, Names, Settings, Unread, find_data, resolve
-from fastslow.evaluation.run_record import SMOKE, read_run_record
+from fastslow.core.settings import PLAY, Count, Names, Settings, Unread, find_data, resolve
+from fastslow.evaluation.run_record import PICTURES, PLACED, SMOKE, read_run_record, record_run
 from fastslow.steps.loggers import require_logger
 from fastslow.workflow.presets import MODELS, PRESETS, RULES, SECTIONS
 from fastslow.workflow.published_presets import PUBLISHED
@@ -23,6 +24,14 @@ from fastslow.workflow.steps import DATA_ROOTS, STAGES, Plan, chosen_collections
 _MEMBERS = {"seeds": 0, "folds": 0}  # settings that only a training reads, and their defaults
 _OF_NETWORKS = {"init": "", "logger": ""}  # likewise of networks
 _RECORDED = ("data", "preset", "seeds", "models", "collections")
+_RESERVED = {
+    "all": "every run for `make clean`",
+    "README.md": "a file of the repository beside the runs",
+    PICTURES: "the folder of the plots of `fastslow compare`",
+    PLACED: "the folder of the results of `fastslow place`",
+    PLAY: "the run of notebooks that are run by hand",
+}
+"""Names that no run may have, each with what it is."""
 _SHOWN = 3  # settings in the message that asks for a name
 
 
@@ -138,7 +147,7 @@ def make_plan(settings: RunSettings) -> Plan:
             published baseline's.
 
     Raises:
-        SettingsError: The name is no plain folder name.
+        SettingsError: The name is no plain folder name, or stands for something else.
     """
     known = settings.data in DATA_ROOTS
     preset = settings.preset or (settings.data if known else "kaggle")
@@ -150,8 +159,12 @@ def make_plan(settings: RunSettings) -> Plan:
         name = preset if folder == "sample" else f"{folder}-{preset}"
     if not settings.name and settings.predict_with:
         name = f"{name}-{Path(settings.predict_with).name}"
-    if not name or Path(name).name != name or name.startswith(".") or len(name.encode()) > 100:
-        raise SettingsError("name", f"{name[:60]!r} is not a plain folder name of at most 100 bytes")
+    plain = Path(name).name == name == name.strip() and not name.startswith(".")
+    if not name or not plain or len(name.encode()) > 100:
+        allowed = "a plain folder name of at most 100 bytes, without blanks at its ends"
+        raise SettingsError("name", f"{name[:60]!r} is not {allowed}")
+    if name in _RESERVED:
+        raise SettingsError("name", f"{name!r} is {_RESERVED[name]}; give this run another NAME (name=mine)")
     overrides = parse_overrides(settings.set)
     only = tuple(collection.name for collection in chosen_collections(settings.collections))
     return Plan(
@@ -233,6 +246,31 @@ def resume(settings: RunSettings) -> Resumed:
     begun = settings.replace(**whole, set=[*unrecorded, *steps])
     chosen = record.get("chosen")
     return Resumed(make_plan(add_chosen(begun, chosen or {})), before, chosen, record.get("used", 0.0))
+
+
+def begin(settings: RunSettings, resumed: Resumed) -> None:
+    """Write down what a run is begun with, before anything that takes seconds.
+
+    Another command may have begun a run of this name since :func:`resume` looked: check and record are under
+    one lock, so that the later of two is refused as if it had started later.
+
+    Args:
+        settings: Settings of the command.
+        resumed: What :func:`resume` made of them.
+
+    Raises:
+        SettingsError: A run of this name was begun with other settings, or holds a single model.
+    """
+    plan = resumed.plan
+    folder = resolve(f"runs/{plan.name}")
+    with writer_lock(folder):
+        now = resume(settings)
+        if now.refused:
+            raise SettingsError(now.refused)
+        if now.recorded != resumed.recorded:  # which a command that gives only the name would have taken
+            problem = f"runs/{plan.name} was begun by another command just now"
+            raise SettingsError("name", f"{problem}; type this one again, and it resumes that run")
+        record_run(folder, plan.data_root, plan.preset, now.recorded, now.chosen, now.used)
 
 
 def _recorded(settings: RunSettings, plan: Plan) -> dict[str, Any]:

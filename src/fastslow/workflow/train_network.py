@@ -3,7 +3,7 @@
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Unread
 from fastslow.steps.network_settings import TrainSettings
-from fastslow.workflow.run_settings import RunSettings, resume
+from fastslow.workflow.run_settings import RunSettings, begin, resume
 
 
 class NetworkRunSettings(RunSettings):
@@ -27,12 +27,13 @@ def train_network(settings: NetworkRunSettings) -> None:
         SettingsError: The run has no such network, or was begun with other settings.
         DataError: The features are missing.
     """
-    plan, *_, refused = resume(settings)
-    if refused:
-        raise SettingsError(refused)
-    steps = {s.name: s.settings for s in plan.steps() if isinstance(s.settings, TrainSettings)}
+    resumed = resume(settings)
+    if resumed.refused:
+        raise SettingsError(resumed.refused)
+    steps = {s.name: s.settings for s in resumed.plan.steps() if isinstance(s.settings, TrainSettings)}
     if settings.network not in steps:
         raise SettingsError("network", f"{settings.network!r} is none of {', '.join(steps)}")
+    begin(settings, resumed)
     from fastslow.steps.network import train_gnn  # torch takes seconds
     from fastslow.steps.network_processes import is_first
 
