@@ -17,7 +17,7 @@ from fastslow.core.errors import DataError, SettingsError, counted
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, file_digest, write_json
 from fastslow.core.progress import TICK_SECONDS, progress, ticking
-from fastslow.core.settings import find_typed, resolve
+from fastslow.core.settings import find_typed, path_text, resolve
 from fastslow.core.shown import Number, Section, Shown, picture, sentences
 from fastslow.core.tables import number_text, table_html
 from fastslow_placement.base.problem import Problem
@@ -365,10 +365,10 @@ def load_placed(
         keywords: Its keyword arguments.
 
     Raises:
-        SettingsError: JAX is not installed.
+        SettingsError: JAX is not installed, or ``folder`` is no path.
         DataError: The folder holds no placement, or one of another function.
     """
-    folder = find_typed(str(folder))
+    folder = find_typed(path_text("folder", folder))
     manifest = read_manifest(folder, "Place it again with out=")
     settings = PlaceSettings(**manifest["settings"])
     program = read_function(settings)

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastslow.core.errors import SettingsError, with_article
-from fastslow.core.settings import find_typed
+from fastslow.core.errors import SettingsError
+from fastslow.core.settings import find_typed, path_text
 from fastslow.core.shown import Shown
 from fastslow.evaluation.leaderboard import Leaderboard, LeaderboardSettings
 from fastslow.evaluation.leaderboard import leaderboard as read_leaderboard
@@ -123,10 +123,10 @@ def leaderboard(**settings: Any) -> Leaderboard:
     Raises:
         SettingsError: A setting is wrong.
     """
-    return read_leaderboard(LeaderboardSettings(**settings))
+    return read_leaderboard(LeaderboardSettings(**_texts(settings)))
 
 
-def compare(one: str, other: str, **settings: Any) -> "Comparison":
+def compare(one: str | Path, other: str | Path, **settings: Any) -> "Comparison":
     """Compare two runs, two models or two submissions: which is better, beyond chance?
 
     Args:
@@ -143,7 +143,8 @@ def compare(one: str, other: str, **settings: Any) -> "Comparison":
     """
     from fastslow.workflow.compare import CompareSettings, compare_two
 
-    return compare_two(CompareSettings(one=one, other=other, **settings))
+    given = {"one": path_text("one", one), "other": path_text("other", other)}
+    return compare_two(CompareSettings(**given, **_texts(settings)))
 
 
 def data_quality(**settings: Any) -> "LabelReport":
@@ -161,7 +162,7 @@ def data_quality(**settings: Any) -> "LabelReport":
     """
     from fastslow.workflow.data_quality import LabelReport, QualitySettings, measure_labels
 
-    return LabelReport(measure_labels(QualitySettings(**settings)))
+    return LabelReport(measure_labels(QualitySettings(**_texts(settings))))
 
 
 def submit(**settings: Any) -> Leaderboard:
@@ -182,7 +183,7 @@ def submit(**settings: Any) -> Leaderboard:
     from fastslow.workflow.run import run
     from fastslow.workflow.run_settings import RunSettings
 
-    run(RunSettings(**settings))
+    run(RunSettings(**_texts(settings)))
     return leaderboard()
 
 
@@ -211,7 +212,7 @@ def blend(
     from fastslow.evaluation.blend import BlendSettings, blend_submissions, write_blend
 
     given = {"out": str(out)} if out else {}
-    names = [str(csv) for csv in csvs]
+    names = [path_text("csvs", csv) for csv in csvs]
     if isinstance(weights, str | Set | Mapping) or not isinstance(weights, Iterable):
         raise SettingsError("weights", f"{weights!r} is no list of numbers such as [2, 1]")
     settings = BlendSettings(csvs=names, weights=[*weights], data_root=str(data_root), **given)
@@ -392,9 +393,12 @@ def _run(named: str) -> str:
 
 def _text(name: str, path: Any) -> str:
     """Return a path that was given as text, empty for None; SettingsError for what is no path."""
-    if path is not None and not isinstance(path, str | Path):
-        raise SettingsError(name, f"{with_article(type(path).__name__)} is no path")
-    return "" if path is None else str(path)
+    return "" if path is None else path_text(name, path)
+
+
+def _texts(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with paths as the text that a command line would have."""
+    return {name: str(value) if isinstance(value, Path) else value for name, value in settings.items()}
 
 
 @contextmanager
@@ -418,6 +422,7 @@ def _settings(
 ) -> Any:
     """Return the settings of a command for a source."""
     require_keywords(keywords)
+    settings = _texts(settings)
     if callable(source) or type(source).__module__.partition(".")[0] == "jax":
         return kind(**settings).of(FunctionSource.of_function(source, arguments, keywords))
     require_path(source, arguments, keywords)

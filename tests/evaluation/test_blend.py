@@ -239,6 +239,10 @@ def test_in_python_nothing_is_written_without_out(home, other):
     before = sorted(home.rglob("*"))
     blended = fastslow.blend(home / "submissions" / "smoke.csv", other, weights=(1, 3))
     assert blended.keys() == read_any_submission(other).keys() and sorted(home.rglob("*")) == before
+    with pytest.raises(
+        SettingsError, match="data_root: '/nope' is not a folder that holds npz_all/ or sample"
+    ):
+        fastslow.blend(home / "submissions" / "smoke.csv", other, data_root="/nope")
     csv = home / "submissions" / "api.csv"
     fastslow.blend(home / "submissions" / "smoke.csv", other, weights=(1, 3), out=csv)
     written = read_any_submission(csv)

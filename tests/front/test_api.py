@@ -80,7 +80,10 @@ def test_wrong_arguments_are_refused(folder):
         (lambda: fastslow.load_models("~no-such-user/x"), SettingsError, "no such user's home"),
         (lambda: fastslow.load_models("x" * 300), DataError, "the name is too long"),
         (lambda: fastslow.load_placed("x" * 300), DataError, "the name is too long"),
-        (lambda: fastslow.load_placed(3), DataError, "3: no such folder. Place it again"),
+        (lambda: fastslow.load_placed(3), SettingsError, "folder: an int is no path"),
+        (lambda: fastslow.load_tuned(3), SettingsError, "folder: an int is no path"),
+        (lambda: fastslow.compare(3, "sample"), SettingsError, "one: an int is no path"),
+        (lambda: fastslow.blend("a.csv", 3), SettingsError, "csvs: an int is no path"),
         (lambda: fastslow.rank("x" * 300), DataError, "the name is too long"),
         (lambda: fastslow.rank("program.pb", models={}), SettingsError, "path: a dict is no path"),
         (lambda: fastslow.tune("program.pb", models=3), SettingsError, "models: an int is no path"),
@@ -130,7 +133,7 @@ def test_runs_and_submissions_are_compared_as_by_the_command(home, capsys):
     assert runs.words()[0] == "mean score on valid: no difference beyond chance"
     assert len(runs.table) == 6 and len(runs.programs) == 5
     csv = home / "submissions" / "smoke.csv"
-    both = fastslow.compare(str(csv), str(csv), data_root="data/sample")
+    both = fastslow.compare(csv, csv, data_root=home / "data" / "sample")
     assert both.words() == ["mean score on test: no difference beyond chance"]
     assert both.table["collection"].tolist()[-1] == "mean of 5"
     header, *rows = csv.read_text().splitlines(keepends=True)
@@ -151,8 +154,10 @@ def test_a_run_that_is_up_to_date_is_submitted_again_in_no_time(home, monkeypatc
     monkeypatch.setattr("papermill.execute_notebook", None)
     board = fastslow.submit(name="smoke", target="submission")
     assert "smoke" in board.table["run"].tolist()
+    fastslow.leaderboard(csv=home / "board.csv")
+    assert "smoke" in (home / "board.csv").read_text()
 
 
 def test_labels_are_measured(home):
-    report = fastslow.data_quality(collections=["tile:xla"], splits=["valid"])
+    report = fastslow.data_quality(data=home / "data" / "sample", collections=["tile:xla"], splits=["valid"])
     assert len(report.table) == 2 and report.words()[0].startswith("2 graphs, ")

@@ -26,7 +26,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, V
 from pydantic_core import ErrorDetails
 
 from fastslow.core.artifacts import Artifact
-from fastslow.core.errors import SettingsError, explain_storage
+from fastslow.core.errors import SettingsError, explain_storage, with_article
 from fastslow.core.setting_fields import (
     Setting,
     allowed_of,
@@ -72,6 +72,13 @@ def _expanded(path: str) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         raise SettingsError(f"{path}: there is no such user's home; write the whole path") from None
+
+
+def path_text(name: str, path: Any) -> str:
+    """Return a path that was given in Python as text; SettingsError for what is none, the argument ``name``."""
+    if not isinstance(path, str | Path):
+        raise SettingsError(name, f"{with_article(type(path).__name__)} is no path")
+    return str(path)
 
 
 def find_data(root: str) -> Path:

@@ -56,11 +56,11 @@ from pydantic import AfterValidator
 from fastslow.competition.catalog import PREDICTED_SPLITS, VALID, Collection
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_manifest
-from fastslow.core.errors import DataError, SettingsError, listed, printable, with_article
+from fastslow.core.errors import DataError, SettingsError, listed, printable
 from fastslow.core.files import digest, file_digest
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.records import FileName, Record, check_record
-from fastslow.core.settings import Settings, resolve
+from fastslow.core.settings import Settings, path_text, resolve
 from fastslow.ensemble.weights import NORMALISATIONS
 from fastslow.features.graph import Predictions
 from fastslow.runs.features_folder import CollectionRecord, Features
@@ -164,12 +164,10 @@ def write_run(
             ``collection`` is another one than the features', or the folder is one of features, of a run or of
             a model that a command trained. Nothing is written then.
     """
-    if not isinstance(folder, str | Path):
-        raise SettingsError("folder", f"{with_article(type(folder).__name__)} is no path")
+    path = resolve(path_text("folder", folder))
     if settings.get("model") in _TRAINED:
         problem = f"{settings['model']!r} is what a command trains, and others read its weights from the run"
         raise SettingsError("model", f"{problem}; give another name, such as 'mine'")
-    path = resolve(str(folder))
     if _is_made_by_a_command(path):
         raise SettingsError("folder", f"{path} holds what a command made; name another one")
     return replace_run(path, features, predictions, **settings)

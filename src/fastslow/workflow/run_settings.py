@@ -108,14 +108,17 @@ class RunSettings(Settings):
         """Return the fields that this run does not read, each with the reason and the remedy.
 
         Only a training reads them, and models that are trained already are given, or rules alone are chosen.
-        With ``folds`` the number of members is given, so seeds and hours are not read.
+        With ``folds`` the number of members is given, so seeds and hours are not read. Only an upload reads
+        ``unproven_order``.
         """
+        unread: dict[str, tuple[str, str]] = {}
+        if self.target != "submit":
+            unread["unproven_order"] = "without an upload", "type fastslow submit"
         if self.predict_with:
             names = ("models", "seeds", "folds", "hours", "init", "logger")
             reason = ("with predict_with, which trains nothing", "do without predict_with")
-            return dict.fromkeys(names, reason)
+            return unread | dict.fromkeys(names, reason)
         names = [name.strip() for name in self.models.split(",")]
-        unread: dict[str, tuple[str, str]] = {}
         if self.models and "gnn" not in names:
             unread |= dict.fromkeys(_OF_NETWORKS, ("without networks", "add gnn to models"))
         if self.models == RULES:

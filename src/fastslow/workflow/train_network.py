@@ -14,8 +14,9 @@ class NetworkRunSettings(RunSettings):
 
     def unread(self) -> Unread:
         """Return the fields of whole runs."""
+        whole = dict.fromkeys(("predict_with", "unproven_order"), ("for one network", "use fastslow submit"))
         plan = {"plan": ("for one network", "plan the run (fastslow train --plan)")}
-        return {**super().unread(), **plan, "predict_with": ("for one network", "use fastslow submit")}
+        return {**super().unread(), **plan, **whole}
 
 
 def train_network(settings: NetworkRunSettings) -> None:

@@ -17,7 +17,7 @@ from fastslow.core.files import atomic_path, digest, file_digest, parse_json, wr
 from fastslow.core.input_files import SMALL_BYTES, is_there, read_bytes, read_text
 from fastslow.core.progress import TICK_SECONDS, progress, ticking
 from fastslow.core.records import Record, check_record
-from fastslow.core.settings import find_typed
+from fastslow.core.settings import find_typed, path_text
 from fastslow.hlo.messages import MAX_BYTES, Module
 from fastslow.hlo.reader import read_hlo
 from fastslow_programs.compiler.device import require_jax
@@ -124,12 +124,12 @@ def load_tuned(folder: str | Path) -> Callable:
         The first call compiles, and shows a line where this takes more than some seconds.
 
     Raises:
-        SettingsError: JAX is not installed.
+        SettingsError: JAX is not installed, or ``folder`` is no path.
         DataError: The folder has no tuned program, one of its files is not as it was written, or JAX or this
             machine's compiler refuses it.
     """
+    path = find_typed(path_text("folder", folder)) / SIGNATURE
     require_jax()
-    path = find_typed(str(folder)) / SIGNATURE
     if not is_there(path.with_name(TUNED)):
         raise DataError(path.with_name(TUNED), "no such file", _FIRST)
     kept, names = _read_signature(path)
