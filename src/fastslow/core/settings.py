@@ -75,7 +75,7 @@ def _expanded(path: str) -> Path:
 
 
 def path_text(name: str, path: Any) -> str:
-    """Return a path that was given in Python as text; SettingsError for what is none, the argument ``name``."""
+    """Return a path that was given in Python as text; SettingsError of the argument where it is none."""
     if not isinstance(path, str | Path):
         raise SettingsError(name, f"{with_article(type(path).__name__)} is no path")
     return str(path)
