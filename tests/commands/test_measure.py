@@ -53,6 +53,23 @@ def test_runtimes_are_known_to_a_ranking_of_a_larger_draw(tmp_path):
     assert 0.2 * default_ns < table["runtime"].median() < 5 * default_ns
 
 
+def test_the_table_of_another_program_is_not_replaced(tmp_path):
+    sources = [tmp_path / folder / "small.hlo" for folder in "ab"]
+    for source, text in zip(sources, (SMALL_TEXT, SMALL_TEXT.replace("f32", "bf16")), strict=True):
+        source.parent.mkdir()
+        source.write_text(text)
+    first, second = (
+        ConvertSettings(source=str(source), configs=1, data_root=str(tmp_path)) for source in sources
+    )
+    table = measure_program(first)["table"]
+    before = table.read_bytes()
+    with pytest.raises(DataError, match=r"small.csv: has the times of another program.*\(name=small-2\)"):
+        measure_program(second)
+    assert table.read_bytes() == before
+    assert measure_program(second.replace(name="small-2"))["table"] == table.with_name("small-2.csv")
+    assert measure_program(first)["table"] == table, "the same program is measured again"
+
+
 @cases("setting", [{"label": True}, {"generation": "v4"}, {"collection": "layout:nlp:random"}])
 def test_what_a_measurement_does_not_read_is_refused(tmp_path, setting):
     (tmp_path / "small.hlo").write_text(SMALL_TEXT)

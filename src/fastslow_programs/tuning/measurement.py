@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fastslow.core.errors import DataError
-from fastslow.core.files import atomic_path
+from fastslow.core.files import atomic_path, digest, read_json, write_json
 from fastslow.core.progress import progress, ticking
 from fastslow.core.settings import resolve
 from fastslow.hlo.messages import Module
@@ -60,18 +60,20 @@ def measure_source(settings: ConvertSettings) -> Measurement:
     """Measure configurations of a program on this machine.
 
     Args:
-        settings: The source, the number of configurations and the limit of a compile. For a function its HLO
-            is written to the folder of the measurements.
+        settings: The source, the number of configurations and the limit of a compile. A digest of the
+            program is written to the folder of the measurements, and of a function its HLO.
 
     Raises:
         SettingsError: JAX is not installed, or the program does not run here.
-        DataError: As :func:`make_program`; or no configuration runs.
+        DataError: As :func:`make_program`; or no configuration runs, or the table of this name has the times
+            of another program.
     """
     settings.require_defaults(settings.unread_by_source() | _UNREAD)
     origin = settings.origin
     local = read_local(origin, settings.seed)
     local.require_one_device(LAYOUTS)
     source = str(settings.source)
+    _claim_table(settings, local.module)
     if origin.function:
         path = resolve(settings.data_root) / MEASURED_FOLDER / f"{settings.program}.hlo.pb"
         with atomic_path(path) as temporary:
@@ -132,6 +134,21 @@ def _compare(module: Module, times: Callable[[Sequence[Module]], Times]) -> list
 def table_path(settings: ConvertSettings) -> Path:
     """Return the CSV file of a program's measured runtimes."""
     return resolve(settings.data_root) / MEASURED_FOLDER / f"{settings.program}.csv"
+
+
+def _claim_table(settings: ConvertSettings, module: Module) -> None:
+    """Refuse to replace the table of another program; note whose it is.
+
+    Raises:
+        DataError: The table has the times of another program.
+    """
+    path = table_path(settings)
+    note = path.with_suffix(".json")
+    facts = {"program": digest(module.SerializeToString(deterministic=True).hex())}
+    if path.exists() and note.is_file() and read_json(note) != facts:
+        remedy = f"Give this program another name (name={settings.program}-2) or another output folder"
+        raise DataError(path, "has the times of another program", f"{remedy}, or delete that table")
+    write_json(note, facts)
 
 
 def write_measurement(measurement: Measurement, settings: ConvertSettings) -> dict[str, Any]:
