@@ -20,11 +20,32 @@ SIZE   = small
 DEVICES =
 
 # a misspelt variable must not be ignored: make submit SEED=5
-VARIABLES := PYTHON DATA PRESET NAME SEEDS JOBS HOURS MODELS INIT CLUSTER SET SRC OUT RUN KNOWN FLEET SIZE VENV PY READY TESTED COMPILER TUNING DEVICE PLACER DEVICES
+SET_UP := PYTHON VENV PY READY TESTED COMPILER TUNING DEVICE PLACER
+OF_RUNS := DATA PRESET NAME SEEDS JOBS HOURS MODELS INIT CLUSTER SET
+VARIABLES := PYTHON $(OF_RUNS) SRC OUT RUN KNOWN FLEET SIZE DEVICES $(filter-out PYTHON,$(SET_UP))
 GIVEN := $(foreach v,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $v))),$v))
 UNKNOWN := $(filter-out $(VARIABLES),$(GIVEN))
 ifneq ($(strip $(UNKNOWN)),)
 $(error no such variable: $(UNKNOWN); known are $(VARIABLES))
+endif
+
+# nor one that no target of the command reads: make leaderboard NAME=x
+$(foreach t,submit submission features train ensemble smoke kaggle,$(eval READ_$t := $(OF_RUNS)))
+READ_leaderboard := SET
+READ_figures := NAME
+READ_convert := SRC OUT SET
+READ_rank := SRC KNOWN RUN OUT SET
+READ_tune := SRC FLEET RUN OUT SET
+READ_measure := SRC OUT SET
+READ_place := SRC DEVICES OUT SET
+READ_sample := SIZE SET
+READ_data := SET
+READ_clean := NAME
+GOALS := $(or $(MAKECMDGOALS),help)
+READ := $(foreach t,$(GOALS),$(READ_$t))
+UNREAD := $(filter-out $(SET_UP) $(READ),$(GIVEN))
+ifneq ($(strip $(UNREAD)),)
+$(error make $(GOALS) does not read $(UNREAD); $(if $(READ),it reads $(READ),it takes no variables))
 endif
 
 # Values are data: Make must not expand them, and recipes read them from the environment, where no shell does

@@ -11,6 +11,7 @@ import sys
 import pytest
 import yaml
 
+from helpers.cases import cases
 from helpers.competition_files import ROOT
 
 MAKEFILE = ROOT / "Makefile"
@@ -196,6 +197,43 @@ def test_an_unknown_variable_is_refused(tmp_path):
         done = make(target, "SEED=5", folder=tmp_path)
         assert done.returncode != 0 and "no such variable: SEED; known are PYTHON DATA" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+UNREAD = {  # what is typed, and what make says of it
+    "tune SRC=x KNOWN=k.csv": "make tune does not read KNOWN; it reads SRC FLEET RUN OUT SET",
+    "rank SRC=x SEEDS=99 DATA=nonsense": "make rank does not read SEEDS DATA; it reads SRC KNOWN RUN OUT SET",
+    "leaderboard NAME=x OUT=/tmp/x": "make leaderboard does not read NAME OUT; it reads SET",
+    "submit SRC=x": "make submit does not read SRC; it reads DATA PRESET NAME",
+    "test SEEDS=5": "make test does not read SEEDS; it takes no variables",
+    "SEEDS=5": "make help does not read SEEDS; it takes no variables",
+    "clean leaderboard DATA=x": "make clean leaderboard does not read DATA; it reads NAME SET",
+}
+
+
+@cases("typed", UNREAD)
+def test_a_variable_that_the_target_does_not_read_is_refused(typed, tmp_path):
+    done = make(*typed.split(), folder=tmp_path)
+    refused = re.search(r"\*\*\* (make .*?) does not read ([A-Z ]+);(.*)", done.stderr)
+    expected = re.search(r"(make .*?) does not read ([A-Z ]+);(.*)", UNREAD[typed])
+    assert done.returncode and refused[1] == expected[1] and refused[3].startswith(expected[3]), done.stderr
+    assert {*refused[2].split()} == {*expected[2].split()}, "in any order"
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_variable_is_read_by_a_target_that_says_so():
+    """A target's list is that of the variables in its recipe."""
+    text = MAKEFILE.read_text()
+    options = {*re.findall(r"\$\$\{?([A-Z]+)", re.search(r"^OPTIONS = (.*\n.*\n.*)$", text, re.M)[1])}
+    for targets, recipe in re.findall(r"^([a-z ]+):.*##.*\n((?:(?:\t|ifn?eq|else|endif).*\n)*)", text, re.M):
+        read = {*re.findall(r"\$\$\{?([A-Z]+)\b", recipe)} - {"PY", "VENV"}
+        if "$(OPTIONS)" in recipe:
+            read |= options
+        for target in targets.split():
+            listed = re.search(rf"^READ_{target} := (.*)$", text, re.M)
+            of_runs = re.search(r"^OF_RUNS := (.*)$", text, re.M)
+            is_run = re.search(rf"^\$\(foreach t,.*\b{target}\b.*,", text, re.M)
+            known = (listed or (is_run and of_runs) or ["", ""])[1].split()
+            assert {*known} == read, target
 
 
 def test_without_a_source_it_shows_how_and_sets_nothing_up(tmp_path):
