@@ -181,7 +181,7 @@ def test_what_a_command_made_is_not_overwritten(home, folder):
             {"collection": "tile:xla"},
             None,
             SettingsError,
-            "collection: 'tile:xla', but the features are of layout:xla:random; leave it out",
+            "collection: 'tile:xla' is another one than the features', layout:xla:random; leave",
         ),
         ({}, "text", DataError, r"the predictions of \w+ are no numbers \(str\)"),
         ({}, ["0.1", "0.2"], DataError, "are no numbers"),

@@ -280,7 +280,7 @@ def test_of_two_commands_at_once_the_later_is_refused(first, second, said, tmp_p
 
 
 @cases("name", ["all", "README.md", "comparisons", "placement", "play", " mine", "mine "])
-def test_a_name_that_stands_for_something_else_is_refused(name):
+def test_a_name_of_something_else_is_refused(name):
     with pytest.raises(SettingsError, match=f"^name: '{name}' is .*(another NAME|blanks at its ends)"):
         plan_of(f"name={name}")
 

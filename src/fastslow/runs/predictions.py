@@ -152,7 +152,7 @@ def write_run(
         features: Features of the collection that is predicted.
         predictions: Split (``valid`` and ``test``) to graph to ``(C,)`` values, lower = predicted faster.
         **settings: For the manifest, anything JSON can hold, under any name. Runs that differ in ``seed``
-            alone share a weight in an ensemble. ``collection`` is that of the features.
+            alone share a weight in an ensemble. A ``collection`` must be the features'.
 
     Returns:
         The manifest, with the score on valid: Kendall's tau for layout, 1 - slowdown of the top 5 for tile.
@@ -181,7 +181,7 @@ def replace_run(
         _refuse_what_json_cannot_hold(name, value)
     predicted = features.collection.name
     if settings.setdefault("collection", predicted) != predicted:
-        problem = f"{settings['collection']!r}, but the features are of {predicted}; leave it out"
+        problem = f"{settings['collection']!r} is another one than the features', {predicted}; leave it out"
         raise SettingsError("collection", problem)
     for given in (predictions, *(predictions.values() if isinstance(predictions, Mapping) else ())):
         if not isinstance(given, Mapping):
@@ -231,7 +231,7 @@ def _numbers(path: Path, graph: str, values: Any) -> np.ndarray:
     elif isinstance(values, pd.Series) and not values.index.equals(pd.RangeIndex(len(values))):
         problem = "are a Series whose index is not 0, 1, 2, ...: sort it by configuration, or give to_numpy()"
     elif array.dtype.kind in "iu" and np.abs(numbers).max(initial=0) >= _EXACT:
-        problem = f"have integers of {_EXACT:,} or more, which float64 does not tell apart: give floats"
+        problem = f"have integers of {_EXACT:,} or more, which float64 does not distinguish: give floats"
     if numbers is None or problem:
         raise DataError(path, f"the predictions of {graph} {problem}", _COMPLETE)
     return numbers

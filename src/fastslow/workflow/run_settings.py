@@ -150,7 +150,7 @@ def make_plan(settings: RunSettings) -> Plan:
             published baseline's.
 
     Raises:
-        SettingsError: The name is no plain folder name, or stands for something else.
+        SettingsError: The name is no plain folder name, or names something else.
     """
     known = settings.data in DATA_ROOTS
     preset = settings.preset or (settings.data if known else "kaggle")
@@ -254,8 +254,8 @@ def resume(settings: RunSettings) -> Resumed:
 def begin(settings: RunSettings, resumed: Resumed) -> None:
     """Write down what a run is begun with, before anything that takes seconds.
 
-    Another command may have begun a run of this name since :func:`resume` looked: check and record are under
-    one lock, so that the later of two is refused as if it had started later.
+    Another command may have begun a run of this name since :func:`resume` looked. Check and record are under
+    one lock, so that the later of two ends with the error of one that starts later.
 
     Args:
         settings: Settings of the command.
