@@ -171,7 +171,7 @@ clean: ## Remove what was made here or in FASTSLOW_HOME: NAME=run of one run, NA
 	    [ -n "$$found" ] || exit 0; printf '%s\n' "$$found" >&2; \
 	    echo "nothing was removed: type make clean NAME=all to remove all of these, or NAME=run for those of one run" >&2; exit 1;; \
 	  all) find features runs submissions -mindepth 1 ! -name README.md -delete 2>/dev/null; exit 0;; \
-	  */*|.*) echo "NAME=$$NAME is no plain name" >&2; exit 1;; esac; \
+	  */*|.*|README.md) echo "NAME=$$NAME is no name of a run" >&2; exit 1;; esac; \
 	for made in "features/$$NAME" "runs/$$NAME" "submissions/$$NAME".csv "submissions/$$NAME".json "submissions/$$NAME".png "submissions/$$NAME".html; do \
 	  if [ -e "$$made" ]; then rm -r -- "$$made" && echo "removed $$made"; fi; done
 

@@ -365,9 +365,11 @@ def test_clean_removes_only_what_was_made(tmp_path):
 def test_clean_of_one_run_removes_that_run_and_says_what(tmp_path):
     files = [f"submissions/mine.{ending}" for ending in ("csv", "json", "png", "html")]
     removed = ["features/mine", "runs/mine", *files]
-    kept = ["features/mine2/a.npz", "runs/sample/run.json", "submissions/mine2.csv"]
+    kept = ["features/README.md", "features/mine2/a.npz", "runs/sample/run.json", "submissions/mine2.csv"]
     write_all(tmp_path, [*kept, *removed[2:], "features/mine/tile-xla/a.npz", "runs/mine/run.json"])
-    assert make("clean", "NAME=../mine", folder=tmp_path).returncode
+    for name in ("../mine", "README.md"):
+        refused = make("clean", f"NAME={name}", folder=tmp_path)
+        assert refused.returncode and f"NAME={name} is no name of a run" in refused.stderr
     done = make("clean", "NAME=mine", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [f"removed {name}" for name in removed]
