@@ -205,8 +205,8 @@ def test_what_is_no_prediction_or_setting_leaves_no_folder(settings, values, err
     assert not (tmp_path / "own").exists()
 
 
-def test_a_setting_may_have_any_name(features, tmp_path):
-    named = {"path": "x", "folder": 1, "features": "all", "predictions": 2, "name": 3}
+def test_a_setting_may_have_a_name_that_the_package_uses(features, tmp_path):
+    named = {"path": "x", "name": 3, "inputs": "all"}
     manifest = write_run(tmp_path / "mine", features, by_runtime(features), **named)
     assert manifest["settings"] == {**named, "collection": "layout:xla:random"}
 

@@ -143,7 +143,7 @@ def run_artifact(
 
 
 def write_run(
-    folder: str | Path, features: Features, predictions: Mapping[str, Mapping], /, **settings: Any
+    folder: str | Path, features: Features, predictions: Mapping[str, Mapping], **settings: Any
 ) -> dict:
     """Write the run folder of a custom model, so that it can be a member of an ensemble.
 
@@ -151,8 +151,8 @@ def write_run(
         folder: Run folder; a relative path starts at the same folder as in the settings.
         features: Features of the collection that is predicted.
         predictions: Split (``valid`` and ``test``) to graph to ``(C,)`` values, lower = predicted faster.
-        **settings: For the manifest, anything JSON can hold, under any name. Runs that differ in ``seed``
-            alone share a weight in an ensemble. A ``collection`` must be the features'.
+        **settings: For the manifest, anything JSON can hold. Runs that differ in ``seed`` alone share a
+            weight in an ensemble. A ``collection`` must be the features'.
 
     Returns:
         The manifest, with the score on valid: Kendall's tau for layout, 1 - slowdown of the top 5 for tile.
