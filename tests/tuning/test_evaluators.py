@@ -8,6 +8,7 @@ import pytest
 
 from fastslow.core.errors import SettingsError
 from fastslow.hlo.messages import HloProto, Module
+from fastslow_programs.tuning import evaluators
 from fastslow_programs.tuning.evaluators import CommandEvaluator, Compiled, Replay
 from fastslow_programs.tuning.history import Proposal
 from fastslow_programs.tuning.search.space import Space
@@ -133,3 +134,34 @@ print(1)
 def test_a_command_that_cannot_be_is_refused_before_there_is_a_study(command):
     with pytest.raises(SettingsError, match="command: "):
         CommandEvaluator(SimpleNamespace(command=command), program())
+
+
+def identity_of(command, repeats=1):
+    return CommandEvaluator(SimpleNamespace(command=command, repeats=repeats), program()).identity
+
+
+def test_an_edited_script_and_other_repeats_are_another_evaluator(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    (tmp_path / "bin").mkdir()
+    scripts = [tmp_path / "m.sh", tmp_path / "bin" / "measure", tmp_path / "measure.py"]
+    for script in scripts:
+        script.write_text("#!/bin/sh\necho 1\n")
+        script.chmod(0o755)
+    commands = ["./m.sh", "measure", "sh measure.py"]
+    before = [identity_of(command) for command in commands]
+    assert [identity_of(command) for command in commands] == before
+    for script in scripts:
+        script.write_text("#!/bin/sh\necho 2\n")
+    assert not {*before} & {identity_of(command) for command in commands}
+    assert identity_of("./m.sh", repeats=3) != identity_of("./m.sh", repeats=1)
+    assert identity_of("sh -c 'echo 1'") == "command sh -c 'echo 1', median of 1 run", "no system binary's"
+    assert identity_of(f"sh -c '{'echo 1;' * 1000}'"), "too long for a name of a file"
+
+
+def test_a_file_of_a_command_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").write_text("1")
+    monkeypatch.setattr(evaluators, "file_digest", lambda path: open("/no such/file", "rb"))
+    with pytest.raises(SettingsError, match="command: a file that it names cannot be read"):
+        identity_of("sh data")

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fastslow.competition.runtimes import RUNTIME, are_runtimes
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError, SettingsError, counted
+from fastslow.core.files import file_digest
 from fastslow.core.isolated import TIMED_OUT, Killed, Workers, run_command
 from fastslow.core.tables import percent
 from fastslow.hlo.messages import HloProto, Module
@@ -29,6 +31,8 @@ from fastslow_programs.tuning.history import Evaluation, Proposal
 
 CONFIGURATION, PROGRAM = "configuration.json", "program.hlo.pb"
 _SHOWN = 300  # characters of a message that are kept
+_DIGITS = 12  # of a digest of a file of a command
+_SCRIPT = b"#!"  # begins a file that a shell gives to another program
 
 Evaluate = Callable[[Sequence[Proposal]], Iterator[tuple[int, Evaluation]]]
 
@@ -130,10 +134,12 @@ class CommandEvaluator(Evaluator):
     The value of the configuration is the median of ``repeats`` runs. All configurations of a batch run once,
     then all of them again in the opposite order, so that a machine that becomes slower favours none.
     The paths of the configuration and, where there is one, of the program are appended to the command line.
-    After the time limit the command and all that it started are killed.
+    After the time limit the command and all that it started are killed. Its identity has the content of the
+    files that the command line names: values of an edited script are values of another one.
 
     Raises:
-        SettingsError: The command line cannot be read, or its program does not exist.
+        SettingsError: The command line cannot be read, its program does not exist, or a file that it names
+            cannot be read.
     """
 
     noisy = True
@@ -142,8 +148,10 @@ class CommandEvaluator(Evaluator):
         super().__init__(*given)
         command = self._settings.command
         self.name = f"what {command!r} prints"
-        self.identity = f"command {command}"
         self._words = _words(command)  # refused before there is a study of it
+        runs = counted(self._settings.repeats, "run")
+        contents = [f"{word} is {digits}" for word, digits in _contents(self._words).items()]
+        self.identity = ", ".join([f"command {command}", f"median of {runs}", *contents])
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Evaluate]:
@@ -194,6 +202,32 @@ def _words(command: str) -> list[str]:
     if not program or not any(Path(folder, program).is_file() for folder in folders):
         raise SettingsError("command", f"there is no program {program!r}")
     return words
+
+
+def _contents(words: list[str]) -> dict[str, str]:
+    """Return the digest of each file that a command names, by its word.
+
+    A program of the machine has none, such as an interpreter: the first word counts as a script, or where its
+    file is below the working folder.
+    """
+    program = Path(shutil.which(words[0]) or words[0])
+    files = {word: Path(word) for word in words[1:]}
+    is_of_user = program.resolve().is_relative_to(Path.cwd()) or _is_script(program)
+    if is_of_user:
+        files = {words[0]: program} | files
+    try:
+        return {word: file_digest(path)[:_DIGITS] for word, path in files.items() if os.path.isfile(path)}
+    except OSError as error:
+        raise SettingsError("command", f"a file that it names cannot be read ({error})") from None
+
+
+def _is_script(path: Path) -> bool:
+    """Return whether a file begins as a script does."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_SCRIPT)) == _SCRIPT
+    except OSError:
+        return False
 
 
 def _measure(words: list[str], files: dict[str, bytes]) -> Evaluation:
