@@ -11,7 +11,9 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import write_json
 from fastslow.core.settings import resolve
 from fastslow_programs.tuning import decorator
+from fastslow_programs.tuning.history import Proposal
 from fastslow_programs.tuning.result import BEST
+from fastslow_programs.tuning.tune import Study
 from helpers.cases import cases
 
 jax = pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
@@ -133,6 +135,29 @@ def test_a_parameter_that_cannot_be_searched_is_refused_by_its_name():
     function = fastslow.tuned(tile=[16, 32])(lambda x, tile, w: product(x, w, tile))
     with pytest.raises(TypeError, match="missing a required argument: 'w'"):
         function(X, W)
+
+
+def branches(added):
+    """A function of which one option runs other code, as an edit leaves it."""
+
+    def edited(x, w, tile=32):
+        return product(x, w, tile) + (0.0 if tile == 32 else added)
+
+    return edited
+
+
+def test_code_of_another_option_than_the_default_is_another_search(tmp_path, searches, monkeypatch):
+    monkeypatch.setattr(Study, "best", property(lambda study: (Proposal((1,), "test"), 0.5)))
+    for added in (1.0, 2.0, 1.0):
+        function = fastslow.tuned(branches(added), tile=[32, 64], evaluations=7, out=tmp_path)
+        np.testing.assert_allclose(function(X, W), X @ W + added, rtol=1e-5)
+    first, second = searches
+    assert second == f"{first}-2", "what was found for the first code is found again"
+    for folder in (tmp_path / "tuned").iterdir():
+        (folder / BEST).unlink()  # as of a process that was killed within its search
+    function = fastslow.tuned(branches(3.0), tile=[32, 64], evaluations=7, out=tmp_path)
+    np.testing.assert_allclose(function(X, W), X @ W + 3.0, rtol=1e-5)
+    assert searches[2:] == [first, second, f"{first}-3"]
 
 
 @cases(

@@ -1,6 +1,7 @@
 """Evaluators: values and every kind of failure, which is an outcome and never an error."""
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -162,6 +163,6 @@ def test_an_edited_script_and_other_repeats_are_another_evaluator(tmp_path, monk
 def test_a_file_of_a_command_that_cannot_be_read_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").write_text("1")
-    monkeypatch.setattr(evaluators, "file_digest", lambda path: open("/no such/file", "rb"))
+    monkeypatch.setattr(evaluators, "file_digest", lambda path: Path("/no such/file").read_bytes())
     with pytest.raises(SettingsError, match="command: a file that it names cannot be read"):
         identity_of("sh data")

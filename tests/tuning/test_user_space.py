@@ -150,6 +150,22 @@ def test_a_function_is_measured_on_this_machine(tmp_path):
         )
 
 
+def test_a_study_does_not_go_on_with_other_code_of_any_configuration(tmp_path):
+    """Also of one that the function refuses now."""
+    path = space_of(tmp_path, choices={"steps": [1, 2, 4]}, function="kernel.py:make")
+    settings = {"evaluator": "device", "confirm": 0.0, "evaluations": 3, "out": tmp_path / "out"}
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text(MAKE)
+    fastslow.tune(path, **settings)
+    kernel.write_text(f"{MAKE}\n# a comment\n")
+    assert len(fastslow.tune(path, **settings).table) == 3
+    faster = MAKE.replace("jnp.split(x, steps)", "([x * 2] if steps == 4 else jnp.split(x, steps))")
+    for edited in (faster, MAKE.replace("steps == 3", "steps == 4")):
+        kernel.write_text(edited)
+        with pytest.raises(DataError, match=r"the study of other code: what {'steps': 4} runs has changed"):
+            fastslow.tune(path, **settings)
+
+
 @cases(
     ("settings", "said"),
     [

@@ -6,23 +6,26 @@ for them, and to the device. What it found is kept as a study, and read again by
 
 import functools
 import inspect
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastslow.core.errors import SettingsError, with_article
+from fastslow.core.errors import DataError, SettingsError, with_article
 from fastslow.core.files import digest, read_json
 from fastslow.core.settings import resolve
 from fastslow_programs.compiler.device import device_identity, require_jax
 from fastslow_programs.compiler.signature import array_text
 from fastslow_programs.compiler.tracing import Call, Leaves, jit_facts
+from fastslow_programs.compiler.tuned import TUNED
 from fastslow_programs.program.program_settings import clean_name
 from fastslow_programs.program.user_program import FunctionSource
+from fastslow_programs.tuning.evaluators import serialised
 from fastslow_programs.tuning.result import BEST, write_result
 from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.target import target_of_space
-from fastslow_programs.tuning.tune import complete_study
+from fastslow_programs.tuning.tune import OtherCode, complete_study
 from fastslow_programs.tuning.user_space import UserSpace
 
 SWITCH = "FASTSLOW_TUNE"
@@ -177,11 +180,30 @@ class _Search:
         default = described.lower(described.space.default, 0)
         code = default.module.SerializeToString(deterministic=True).hex()
         name = f"{clean_name(self._facts['function'])}-{digest([self._facts, code, device_identity()])}"
-        settings = self._settings.of(FunctionSource(Path(name), name))
-        best = resolve(settings.folder) / BEST
-        if not best.exists():
+        for number in itertools.count(1):  # the default's code is in the name, that of the others is not
+            numbered = name if number == 1 else f"{name}-{number}"
+            settings = self._settings.of(FunctionSource(Path(numbered), numbered))
+            if values := _best_values(settings, described):
+                return values
+        raise AssertionError
+
+
+def _best_values(settings: TuneSettings, described: UserSpace) -> dict[str, Any] | None:
+    """Return the best values of a study, searched where it has none; None where it is of other code."""
+    folder = resolve(settings.folder)
+    if not (folder / BEST).exists():
+        try:
             write_result(complete_study(settings, target_of_space(settings, described)))
-        return read_json(best)["values"]
+        except OtherCode:
+            return None
+        return read_json(folder / BEST)["values"]
+    values = read_json(folder / BEST)["values"]
+    try:
+        here = serialised(described.lower(described.codes(values), settings.seed).module)
+    except DataError:  # the function refuses what it took
+        return None
+    best = folder / TUNED
+    return values if not best.exists() or best.read_bytes() == here else None
 
 
 def _require_static(title: str, names: Sequence[str], static: Sequence[str]) -> None:

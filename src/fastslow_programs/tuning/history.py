@@ -35,11 +35,14 @@ class Evaluation:
         value: Lower is faster; None where it failed. The unit is the evaluator's.
         failure: Kind and message of a failure, empty where there is a value.
         seconds: Duration of the evaluation.
+        code: Digest of the code that was measured, where a function of the user's made it for this
+            configuration alone; else empty.
     """
 
     value: float | None
     failure: str = ""
     seconds: float = 0.0
+    code: str = ""
 
     def checked(self) -> "Evaluation":
         """Return it, or a failure where its value can be no runtime, whichever evaluator gave it."""

@@ -126,7 +126,8 @@ class KeptStudy:
             if facts.pop("checksum", None) != (sum_of := digest([self._last, facts])):
                 raise ValueError("its checksum is missing or is another one")
             proposal = Proposal(tuple(map(int, facts["codes"].split())), facts["by"], facts["notes"])
-            evaluation = Evaluation(facts["value"], facts["failure"], facts["seconds"])
+            code = facts.get("code", "")  # which older studies do not have
+            evaluation = Evaluation(facts["value"], facts["failure"], facts["seconds"], code)
             self.history.add(proposal, evaluation)
             self._last = sum_of
             self.batch = tuple(facts["batch"])
@@ -146,6 +147,8 @@ class KeptStudy:
             "seconds": evaluation.seconds,
             "batch": list(batch),
         }
+        if evaluation.code:
+            facts["code"] = evaluation.code
         self._last = digest([self._last, facts | {"value": evaluation.value}])
         state = self._optuna.trial.TrialState
         with explain_storage(self.path):

@@ -74,6 +74,8 @@ class Target:
         measured: What was measured of the program before; None where that is not kept.
         layouts: Makes the layouts of a configuration, where there is HLO.
         free: Positions of the space's choices among the program's.
+        is_traced_anew: Whether each configuration has code of its own, which a function of the user's makes:
+            ``digest`` has that of the default only.
     """
 
     name: str
@@ -92,6 +94,7 @@ class Target:
     measured: Measured | None = None
     layouts: Callable[[tuple[int, ...]], Layouts] | None = None
     free: Sequence[int] = ()
+    is_traced_anew: bool = False
 
     def as_json(self, codes) -> dict:
         """Return a configuration as JSON: the options, and in words what differs from the default."""
@@ -181,6 +184,7 @@ def target_of_space(settings: TuneSettings, described: UserSpace) -> Target:
         default_is="the default of the space",
         local=local,
         values_of=described.values,
+        is_traced_anew=local is not None,
     )
     return replace(target, evaluator=kind(settings, target))
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastslow.core.errors import DataError, counted
-from fastslow.core.progress import progress, ticking
+from fastslow.core.progress import TICK_SECONDS, progress, ticking
 from fastslow_programs.program.convert import count_reasons
 from fastslow_programs.program.measured import Measured
 from fastslow_programs.tuning.confirmation import CONFIRMS, Confirming, Plan, Verdict, verdict
-from fastslow_programs.tuning.evaluators import Evaluate
+from fastslow_programs.tuning.evaluators import Evaluate, code_digest
 from fastslow_programs.tuning.history import KNOWN, Evaluation, History, Proposal
 from fastslow_programs.tuning.kept_study import KeptStudy, another_name, open_study
 from fastslow_programs.tuning.search.guided import Guided
@@ -26,6 +26,10 @@ Strategy = Guided | Tpe | Random | Confirming
 """What proposes configurations from the evaluations so far."""
 DEFAULT = "default"
 HOPELESS = 8  # failures in a row, from the first evaluation on, after which something is wrong
+
+
+class OtherCode(DataError):
+    """A study of which a configuration has other code now than when it was measured."""
 
 
 @dataclass
@@ -133,7 +137,8 @@ def complete_study(settings: TuneSettings, target: Target | None = None, is_kept
     Raises:
         SettingsError: A setting is wrong, something is not installed, or ``budget_seconds`` is too short for
             one evaluation.
-        DataError: The program, the run or the study cannot be used, or all evaluations failed.
+        DataError: The program, the run or the study cannot be used, or all evaluations failed. It is
+            :class:`OtherCode` where a function makes another program of a configuration that was measured.
     """
     target = target or read_target(settings)
     identity = {
@@ -143,6 +148,8 @@ def complete_study(settings: TuneSettings, target: Target | None = None, is_kept
     }
     with open_study(settings.journal, identity, target.space) as kept:
         study = Study(settings, target, make_strategy(settings.strategy, target), kept)
+        if target.is_traced_anew:
+            _require_same_code(study)
         if target.measured and not study.history.spent:
             _take_known(study, target.measured)
         try:
@@ -168,6 +175,24 @@ def complete_study(settings: TuneSettings, target: Target | None = None, is_kept
         raise DataError(settings.journal, problem, remedy)
     study.exhausted = history.spent < settings.evaluations and len(history) >= study.target.space.size
     return study
+
+
+def _require_same_code(study: Study) -> None:
+    """Raise :class:`OtherCode` where a configuration's code is not what was measured: values would mix."""
+    target = study.target
+    measured = {p.codes: evaluation.code for p, evaluation in study.history.done if evaluation.code}
+    shown = progress(total=len(measured), desc="comparing code", unit="configuration", delay=TICK_SECONDS)
+    with shown as bar, ticking(bar):
+        for codes, code in measured.items():
+            try:
+                here = code_digest(target.module_of(codes))
+            except DataError:  # the function refuses what it took
+                here = ""
+            if here != code:
+                problem = f"is the study of other code: what {target.values_of(codes)} runs has changed"
+                remedy = f"{another_name(study.kept.path)}, or delete the folder"
+                raise OtherCode(study.kept.path, problem, remedy)
+            bar.update()
 
 
 def _take_known(study: Study, measured: Measured) -> None:

@@ -97,7 +97,7 @@ class UserSpace:
     def space(self) -> Space:
         """The choices, and where there are constraints, the configurations that fulfil them."""
         first = {name: options[0] for name, options in self.facts.choices.items()} | self.facts.default
-        default = [options.index(first[name]) for name, options in self.options.items()]
+        default = list(self.codes(first))
         listed = self._allowed() if self.facts.constraints else None
         if listed is not None and not (listed == default).all(1).any():
             remedy = f'Name another: "default": {json.dumps(self.values(listed[0]))} is allowed'
@@ -135,6 +135,10 @@ class UserSpace:
         """Return the option of each choice by its name, for a configuration ``(G,)``."""
         chosen = zip(self.options.items(), codes, strict=True)
         return {name: options[int(code)] for (name, options), code in chosen}
+
+    def codes(self, values: dict[str, Any]) -> tuple[int, ...]:
+        """Return the configuration ``(G,)`` that has these options by name."""
+        return tuple(options.index(values[name]) for name, options in self.options.items())
 
     def lower(self, codes, seed: int) -> LocalProgram:
         """Lower the function of a configuration ``(G,)`` for the devices of this machine.
