@@ -466,3 +466,33 @@ def test_arguments_by_keyword_static_by_name_and_donated(tmp_path):
     ):
         with pytest.raises(CallError, match=said):
             found(*arguments, **others)
+
+
+def with_defaults(image, weights, times=1, *, mode="scaled"):
+    """As :func:`scaled`, with Python's defaults of the static arguments."""
+    return scaled(image, weights, times, scale=3.0, mode=mode)
+
+
+@cases(
+    ("times", "mode", "said"),
+    [
+        (1, "scaled", ""),
+        (2, "scaled", r"^arguments\[2\] is 1 \(its default\), but 2 was tuned$"),
+        (1, "plain", r"^keywords\['mode'\] is 'scaled' \(its default\), but 'plain' was tuned$"),
+    ],
+)
+def test_a_static_argument_is_left_out_only_where_the_function_has_the_tuned_default(
+    tmp_path, times, mode, said
+):
+    function = jax.jit(with_defaults, static_argnums=2, static_argnames="mode")
+    local = lower_function(function, (IMAGE, EIGHT, times), keywords={"mode": mode})
+    (tmp_path / TUNED).write_bytes(serialised(local.module))
+    write_signature(tmp_path, local)
+    found = load_tuned(tmp_path)
+    whole = with_defaults(IMAGE, EIGHT, times, mode=mode)
+    np.testing.assert_allclose(found(IMAGE, EIGHT, times, mode=mode), whole, rtol=1e-6)
+    if not said:
+        np.testing.assert_allclose(found(IMAGE, EIGHT), whole, rtol=1e-6)
+        return
+    with pytest.raises(CallError, match=said):
+        found(IMAGE, EIGHT)

@@ -11,7 +11,7 @@ import re
 import sys
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fastslow.core.errors import FastslowError, SettingsError, with_article
@@ -41,6 +41,7 @@ class Signature:
         result_static: Text of each leaf of the results that is none, by position among all leaves.
         modules: Module of each type of the results' tree that is not built in, by the type's name.
         names: Names of the positional arguments, by which they may be given too.
+        defaults: Text of the default that the function itself has for a static argument, by path.
     """
 
     arrays: dict[str, str]
@@ -52,6 +53,7 @@ class Signature:
     result_static: dict[str, str]
     modules: dict[str, str]
     names: Sequence[str] = ()
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, call: Call, results: Any) -> "Signature":
@@ -80,6 +82,7 @@ class Signature:
             },
             modules=_modules_of(tree),
             names=_names(call),
+            defaults={path: text for path, text in _defaults(call).items() if path in taken.static},
         )
         try:
             made = signature.results_of([leaf for leaf in leaves if is_array(leaf)], taken, wrap=False)
@@ -103,7 +106,8 @@ class Signature:
     def bind(self, arguments: tuple, keywords: Mapping[str, Any], done: str = "tuned") -> Leaves:
         """Return the leaves of the arguments of a call.
 
-        Static arguments at the end may be left out, as JAX leaves them out of a compiled function.
+        Static arguments at the end may be left out, as JAX leaves them out of a compiled function. One for
+        which the function itself has another default may not: it would compute something else.
 
         Args:
             arguments: Positional arguments.
@@ -132,12 +136,16 @@ class Signature:
         for path in [*taken.order, *self.arrays, *self.static]:
             kept = self.arrays.get(path) or self.static.get(path) or "nothing"
             given = "missing"
+            why = ""
             if path in taken.arrays:
                 given = array_text(taken.arrays[path])
+            elif isinstance(taken.static.get(path), _LeftOut):
+                given = self.defaults.get(path, kept)
+                why = " (its default)"
             elif path in taken.static:
                 given = _text(taken.static[path])
             if given != kept:
-                raise CallError(f"{path} is {given[:_SHOWN]}, but {kept[:_SHOWN]} was {done}")
+                raise CallError(f"{path} is {given[:_SHOWN]}{why}, but {kept[:_SHOWN]} was {done}")
         if difference := _difference(describe(taken.tree), self.arguments):
             given, kept = difference
             raise CallError(f"an argument has the node {given}, but {kept} was {done}")
@@ -171,16 +179,28 @@ class Signature:
 
 def _names(call: Call) -> list[str]:
     """Return the names of the positional arguments of a call, as far as they may be given by name."""
-    try:
-        parameters = inspect.signature(call.function).parameters.values()
-    except (TypeError, ValueError):  # of what is built in
-        return []
-    given = list(parameters)[: len(call.arguments)]
+    given = list(_parameters(call))[: len(call.arguments)]
     return [one.name if one.kind is one.POSITIONAL_OR_KEYWORD else "" for one in given]
 
 
+def _defaults(call: Call) -> dict[str, str]:
+    """Return the texts of the function's defaults, by the paths that its arguments have in this call."""
+    parameters = _parameters(call)
+    paths = [f"arguments[{number}]" for number in range(len(call.arguments))]
+    by_path = dict(zip(paths, parameters, strict=False))
+    by_path |= {f"keywords['{one.name}']": one for one in parameters}
+    return {path: _text(one.default) for path, one in by_path.items() if one.default is not one.empty}
+
+
+def _parameters(call: Call) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(call.function).parameters.values())
+    except (TypeError, ValueError):  # of what is built in
+        return []
+
+
 class _LeftOut:
-    """A static argument that was left out: it is as it was."""
+    """A static argument that was left out."""
 
     def __init__(self, text: str):
         self._said = text

@@ -189,7 +189,7 @@ class _Search:
 
 
 def _best_values(settings: TuneSettings, described: UserSpace) -> dict[str, Any] | None:
-    """Return the best values of a study, searched where it has none; None where it is of other code."""
+    """Return the best values of a study, searched where it has none; None where its code differs."""
     folder = resolve(settings.folder)
     if not (folder / BEST).exists():
         try:

@@ -35,8 +35,8 @@ class Evaluation:
         value: Lower is faster; None where it failed. The unit is the evaluator's.
         failure: Kind and message of a failure, empty where there is a value.
         seconds: Duration of the evaluation.
-        code: Digest of the code that was measured, where a function of the user's made it for this
-            configuration alone; else empty.
+        code: Digest of the code that was measured, where a function of the user's makes it for each
+            configuration; empty otherwise.
     """
 
     value: float | None

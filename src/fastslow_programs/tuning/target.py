@@ -75,7 +75,7 @@ class Target:
         layouts: Makes the layouts of a configuration, where there is HLO.
         free: Positions of the space's choices among the program's.
         is_traced_anew: Whether each configuration has code of its own, which a function of the user's makes:
-            ``digest`` has that of the default only.
+            ``digest`` covers the default's code only.
     """
 
     name: str
