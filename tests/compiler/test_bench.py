@@ -14,8 +14,10 @@ from fastslow_programs.compiler.bench import (
     SHORTEST_LIMIT,
     SPREAD,
     Bench,
+    coarsest_tolerance,
     difference,
     limit_of_batch,
+    run_rounds,
 )
 from fastslow_programs.compiler.lowering import lower_function
 from fastslow_programs.program.user_program import FunctionSource
@@ -187,3 +189,31 @@ ONES = np.ones(3, np.float32)
 )
 def test_outputs_are_compared_by_type(one, other, agrees):
     assert (difference([one], [other]) == "") is agrees
+
+
+def test_outputs_have_the_tolerance_of_the_coarsest_type_that_is_computed_in():
+    """Its rounding is in an output of any type; what is only given in it is not rounded."""
+    narrow = jax.ShapeDtypeStruct((8, 8), jax.numpy.bfloat16)
+    functions = {
+        3e-2: lambda x: (x @ x).astype("float32"),
+        1e-4: lambda x: x.astype("float32") @ x.astype("float32"),
+        0.0: lambda x: (x > 0).T,
+    }
+    for tolerance, function in functions.items():
+        code = lower_function(function, (narrow,)).module.SerializeToString()
+        assert coarsest_tolerance(code) == tolerance
+    near = ONES * (1 + 0.0026)
+    said = "wrong: output 0 differs from the unconstrained program's by 0.0026 of its largest value; 0.0001"
+    assert difference([ONES], [near]) == f"{said} allowed"
+    assert difference([ONES], [near], 3e-2) == ""
+    assert difference([0 * ONES], [ONES]) == "wrong: output 0 differs from the unconstrained program's"
+
+
+def test_a_layout_of_a_narrow_program_with_a_wide_output_is_measured():
+    narrow = jax.numpy.full((64, 64), 0.3, jax.numpy.bfloat16)
+    code = lower_function(lambda x: (x @ x).astype("float32"), (narrow,)).module.SerializeToString()
+    rounded = lower_function(
+        lambda x: 1.0026 * (x @ x).astype("float32"), (narrow,)
+    ).module.SerializeToString()
+    _, failed = run_rounds([code, rounded], [np.asarray(narrow)], rounds=1, seed=0)
+    assert failed == [""]

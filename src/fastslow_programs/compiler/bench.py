@@ -19,7 +19,7 @@ import numpy as np
 
 from fastslow.core.errors import SettingsError
 from fastslow.core.isolated import TIMED_OUT, Killed, Workers
-from fastslow.hlo.messages import Module
+from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
 from fastslow_programs.compiler.lowering import LocalProgram, options_of
 
 LONG_ENOUGH = 0.002  # seconds; shorter programs run several times for one time
@@ -32,7 +32,28 @@ TOLERANCE = {
     "complex128": 1e-9,
     "complex64": 1e-4,
 }
-"""Largest difference of an output, as a fraction of its largest absolute value; other types must be equal."""
+"""Largest difference of an output, as a fraction of its largest absolute value; other types must be equal.
+
+It is that of the output's type, or of a coarser one in which the program computes and rounds.
+"""
+_XLA_TYPES = {
+    "float64": "f64",
+    "float32": "f32",
+    "bfloat16": "bf16",
+    "float16": "f16",
+    "complex128": "c128",
+    "complex64": "c64",
+}  # names of the types of TOLERANCE in messages
+_EXACT = {
+    "parameter",
+    "constant",
+    "broadcast",
+    "reshape",
+    "transpose",
+    "slice",
+    "concatenate",
+    "get-tuple-element",
+}  # opcodes that round nothing
 PATIENCE = 10
 """How many times as long as the unconstrained program a candidate may take to be compiled and run."""
 SHORTEST_LIMIT = 30.0
@@ -210,6 +231,7 @@ def run_rounds(
         twin = LoadedProgram(codes[0], devices)
         buffers = base.put(inputs)  # of all programs: copies of their own would be colder in the caches
         expected = base.outputs(buffers)
+        coarsest = coarsest_tolerance(codes[0])
     except Exception as error:
         raise _refusal(error) from None
     runs: list[LoadedProgram | None] = [base, twin]
@@ -217,7 +239,7 @@ def run_rounds(
     for code in codes[1:]:
         try:
             candidate = LoadedProgram(code, devices)
-            failures.append(difference(expected, candidate.outputs(buffers)))
+            failures.append(difference(expected, candidate.outputs(buffers), coarsest))
         except Exception as error:  # of the compiler or the device
             failures.append(f"refused: {str(error)[:_SHOWN]}")
         runs.append(None if failures[-1] else candidate)
@@ -292,20 +314,42 @@ class LoadedProgram:
             value.block_until_ready()
 
 
-def difference(expected: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> str:
-    """Return in words how outputs differ from the expected ones beyond :data:`TOLERANCE`, else ``""``."""
+def coarsest_tolerance(code: bytes) -> float:
+    """Return the largest :data:`TOLERANCE` of the types that a serialised module computes in, else 0."""
+    tolerances = {PRIMITIVE_TYPES[_XLA_TYPES[name]]: tolerance for name, tolerance in TOLERANCE.items()}
+    instructions = [
+        i for computation in Module.FromString(code).computations for i in computation.instructions
+    ]
+    types = {i.shape.element_type for i in instructions if i.opcode not in _EXACT}
+    return max((tolerances.get(kind, 0.0) for kind in types), default=0.0)
+
+
+def difference(expected: Sequence[np.ndarray], outputs: Sequence[np.ndarray], coarsest: float = 0.0) -> str:
+    """Return in words how outputs differ from the expected ones beyond :data:`TOLERANCE`, else ``""``.
+
+    Args:
+        expected: Outputs of the unconstrained program.
+        outputs: Outputs of a candidate.
+        coarsest: The tolerance of the coarsest type that the program computes in.
+    """
     for number, (one, other) in enumerate(zip(expected, outputs, strict=True)):
-        tolerance = TOLERANCE.get(one.dtype.name)
-        if tolerance is None:
-            equal = np.array_equal(one, other)
-        else:
-            wide = np.complex128 if one.dtype.kind == "c" else np.float64
-            one = one.astype(wide)
-            other = other.astype(wide)
-            finite = np.isfinite(one)
-            limit = tolerance * np.abs(one[finite]).max(initial=0.0)
-            equal = np.array_equal(one[~finite], other[~finite], equal_nan=True)
-            equal = equal and bool((np.abs(one[finite] - other[finite]) <= limit).all())
-        if not equal:
-            return f"wrong: output {number} differs from the unconstrained program's"
+        wrong = f"wrong: output {number} differs from the unconstrained program's"
+        if one.dtype.name not in TOLERANCE:
+            if not np.array_equal(one, other):
+                return wrong
+            continue
+        wide = np.complex128 if one.dtype.kind == "c" else np.float64
+        allowed = max(TOLERANCE[one.dtype.name], coarsest)
+        one = one.astype(wide)
+        other = other.astype(wide)
+        finite = np.isfinite(one)
+        if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
+            return wrong
+        largest = np.abs(one[finite]).max(initial=0.0)
+        size = np.abs(one[finite] - other[finite]).max(initial=0.0)
+        if size <= allowed * largest:
+            continue
+        if largest == 0 or not np.isfinite(size):
+            return wrong
+        return f"{wrong} by {size / largest:.2g} of its largest value; {allowed:g} allowed"
     return ""
