@@ -117,6 +117,39 @@ def test_the_budget_of_seconds_ends_it_between_batches(fleet, monkeypatch):
     assert sum(len(m.study.history) for m in tuned) == 16, "without it, it resumes"
 
 
+MEASURE = """
+values=$(cat $1)
+case "$values" in *broken*) exit 3;; *'"tile": 2'*) echo 0.5;; *) echo 1;; esac
+"""
+
+
+def test_a_program_that_cannot_be_tuned_is_left_out_and_named(tmp_path, capsys):
+    """Of four, one is read in vain and one evaluated in vain; the others have the budget."""
+    (tmp_path / "measure.sh").write_text(MEASURE)
+    spaces = {"good": {"tile": [1, 2, 3]}, "single": {"tile": [1]}, "bad": {"broken": [1, 2]}}
+    for name, choices in spaces.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps({"choices": choices}))
+    path = tmp_path / "fleet.csv"
+    path.write_text("program,weight\nbad.json,5\nsingle.json,2\ngood.json,1\ngood.json,1\n")
+    command = {"evaluator": "command", "command": f"sh {tmp_path / 'measure.sh'}", "confirm": 0.0}
+    settings = settings_of(path, **command)
+    members = tune_fleet(settings)
+    assert "left out: 001-bad: " in capsys.readouterr().err
+    table = fleet_table(members)
+    assert table["program"].tolist() == ["003-good", "002-single", "001-bad"]
+    assert table["weight"].tolist() == [2.0, 2.0, 5.0]
+    assert table["left_out"][0] == "" and table["evaluations"][0] == 3 and table["saved"][0] == 1.0
+    assert "a single configuration" in table["left_out"][1]
+    assert "not one of 1 evaluation has a value" in table["left_out"][2]
+    folder = write_fleet(members, settings)
+    assert (folder / "programs.csv").read_text().splitlines()[3].startswith("001-bad,5.0,,,,,,,")
+    assert summary(folder)["programs"] == "1 different program" and "left out 001-bad" in summary(folder)
+    assert "Programs that are left out" in check_page(folder / "fleet.html").text
+    path.write_text("program,weight\nbad.json,5\nsingle.json,2\n")
+    with pytest.raises(DataError, match="a single configuration"):
+        tune_fleet(settings)
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

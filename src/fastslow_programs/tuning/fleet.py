@@ -1,10 +1,13 @@
 """Tune many programs with one budget, shared by the time that each one takes: weight x default.
 
-The default of each program is evaluated first. The saving of a program is weight x (default - tuned).
+The default of each program is evaluated first. The saving of a program is weight x (default - tuned). What
+cannot be tuned is left out, and named with the reason.
 """
 
+import contextlib
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fastslow.core.artifacts import MANIFEST, commit
-from fastslow.core.errors import counted
+from fastslow.core.errors import DataError, SettingsError, counted
 from fastslow.core.figures import (
     DEFAULT,
     ENSEMBLE,
@@ -40,12 +43,21 @@ _VALUES = {"replay": "the labels of the files"}
 
 @dataclass
 class Member:
-    """A program of a fleet, and the sum of the weights of all rows of its content."""
+    """A program of a fleet, and the sum of the weights of all rows of its content.
+
+    Where it cannot be tuned, ``left_out`` is the reason, and it has no times.
+    """
 
     settings: TuneSettings
-    target: Target
+    target: Target | None = None
     weight: float = 0.0
     study: Study | None = None
+    left_out: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the study."""
+        return self.settings.program
 
     @property
     def default(self) -> float:
@@ -78,18 +90,39 @@ def tune_fleet(settings: FleetSettings) -> list[Member]:
         settings: The list of programs with their weights, the budget, and the settings of each study.
 
     Returns:
-        The members, in the order of their time, with their studies.
+        The members, in the order of their time, with their studies; then those that are left out.
 
     Raises:
         SettingsError: A setting is wrong, or something is not installed.
-        DataError: The list, a program, its run or a study cannot be used, or all evaluations of one failed.
+        DataError: The list cannot be used, or no program can be tuned: the error is the first one's.
     """
     began = time.monotonic()
     by_content: dict[tuple[str, str], Member] = {}
+    left_out: list[Member] = []
+    errors: list[Exception] = []
+
+    @contextlib.contextmanager
+    def leaving_out(member: Member) -> Iterator[None]:
+        try:
+            yield
+        except (DataError, SettingsError) as error:
+            if isinstance(error, SettingsError) and error.name == "budget_seconds":
+                raise
+            member.left_out = str(error)
+            left_out.append(member)
+            errors.append(error)
+            print(f"left out: {member.name}: {error}", file=sys.stderr, flush=True)
+
     for program, weight in settings.read():
-        target = read_target(program)
-        key = target.digest, target.evaluator.identity
-        by_content.setdefault(key, Member(program, target)).weight += weight
+        member = Member(program, weight=weight)
+        with leaving_out(member):
+            member.target = read_target(program)
+            key = member.target.digest, member.target.evaluator.identity
+            same = by_content.setdefault(key, member)
+            if same is not member:
+                same.weight += weight
+    if not by_content:
+        raise errors[0]
     enough = sum(member.settings.smallest for member in by_content.values())
     enough_is = "one for each program"
     if enough > len(by_content):
@@ -103,26 +136,40 @@ def tune_fleet(settings: FleetSettings) -> list[Member]:
         member.study = complete_study(limited, member.target)
 
     for member in by_content.values():  # the default, whose single value is believed
-        tune(member, evaluations=1, **({"confirm": 0.0} if member.settings.plan else {}))
-    members = sorted(by_content.values(), key=lambda member: -member.time)
+        with leaving_out(member):
+            tune(member, evaluations=1, **({"confirm": 0.0} if member.settings.plan else {}))
+    members = sorted(_tuned(by_content.values()), key=lambda member: -member.time)
+    if not members:
+        raise errors[0]
     left = settings.evaluations - enough
+    # a failed default is one evaluation
+    left += sum(member.settings.smallest - 1 for member in by_content.values() if member.left_out)
     for place, member in enumerate(members):
         share = round(left * member.time / sum(other.time for other in members[place:]))
-        tune(member, evaluations=member.settings.smallest + share)
+        with leaving_out(member):
+            tune(member, evaluations=member.settings.smallest + share)
         # what a small space leaves is for the others
         left -= member.study.history.spent - member.settings.smallest
-    return members
+    if not _tuned(members):
+        raise errors[0]
+    return [*_tuned(members), *left_out]
+
+
+def _tuned(members: Iterable[Member]) -> list[Member]:
+    """Return the members that are not left out."""
+    return [member for member in members if not member.left_out]
 
 
 def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
     """Return a row per program of a fleet, the largest saving first.
 
     Columns: ``program``, ``weight``, times ``default``, ``best`` and ``saved``, numbers ``evaluations`` and
-    ``failed``, ``seconds`` of evaluations.
+    ``failed``, ``seconds`` of evaluations; ``left_out``, the reason for which a program at the end of the
+    table has no values.
     """
     rows = [
         {
-            "program": member.target.name,
+            "program": member.name,
             "weight": member.weight,
             "default": member.default,
             "best": member.best,
@@ -130,28 +177,39 @@ def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
             "evaluations": member.study.history.spent,
             "failed": len(member.study.history.failures),
             "seconds": sum(evaluation.seconds for _, evaluation in member.study.history.done),
+            "left_out": "",
         }
-        for member in members
+        for member in _tuned(members)
     ]
-    return pd.DataFrame(rows).sort_values("saved", ascending=False, ignore_index=True)
+    rows += [
+        {"program": member.name, "weight": member.weight, "left_out": member.left_out}
+        for member in members
+        if member.left_out
+    ]
+    whole = {"evaluations": "Int64", "failed": "Int64"}  # numbers that may be missing
+    table = pd.DataFrame(rows).astype(whole)
+    return table.sort_values("saved", ascending=False, ignore_index=True)
 
 
 def _summary(members: Sequence[Member], table: pd.DataFrame) -> dict[str, str]:
     """Return what was tuned and saved, one value per fact."""
-    studies = [member.study for member in members]
+    studies = [member.study for member in _tuned(members)]
     values = dict.fromkeys(study.target.evaluator.identity for study in studies)
     saved = table["saved"].sum()
+    left_out = {f"left out {member.name}": member.left_out for member in members if member.left_out}
     return {
-        "programs": counted(len(table), "different program"),
+        "programs": counted(len(studies), "different program"),
         "value": "; ".join(_VALUES.get(value, value) for value in values),
         "evaluations": f"{table['evaluations'].sum()}, {table['failed'].sum()} of them failed",
         "saved": f"{_share_text(_saved_share(members))} of {_ALL}, {time_text(saved, studies[0])}",
+        **left_out,
     }
 
 
 def _saved_share(members: Sequence[Member]) -> float:
     """Return the share of weight x default of all programs that is saved."""
-    return sum(member.saved for member in members) / sum(member.time for member in members)
+    tuned = _tuned(members)
+    return sum(member.saved for member in tuned) / sum(member.time for member in tuned)
 
 
 def _share_text(share: float) -> str:
@@ -161,7 +219,10 @@ def _share_text(share: float) -> str:
 
 def fleet_page(members: Sequence[Member], name: str) -> str:
     """Return a page of HTML: how much is saved, by which programs, and whether each gain is confirmed."""
-    table = fleet_table(members)
+    whole = fleet_table(members)
+    facts = _summary(members, whole)
+    left_out = whole[whole["left_out"] != ""]
+    table = whole[whole["left_out"] == ""]
     share = _share_text(_saved_share(members))
     gains = table[table["saved"] > 0]
     verdict = f"Nothing is saved: keep the defaults of {counted(len(table), 'program')}."
@@ -175,17 +236,19 @@ def fleet_page(members: Sequence[Member], name: str) -> str:
         Number("evaluations", f"{table['evaluations'].sum()}", failed),
     ]
     saved = [Section("Where is the time, and what is saved?", picture(plot_savings(table)))]
+    missing = [Section("Programs that are left out", table_html(left_out[["program", "weight", "left_out"]]))]
     parts = [
         Section("Programs, the largest saving first", table_html(_readable(members, table))),
         *(saved if len(gains) else ()),
-        Section("Facts", table_html(pd.Series(_summary(members, table))), folded=True),
+        *(missing if len(left_out) else ()),
+        Section("Facts", table_html(pd.Series(facts)), folded=True),
     ]
     return make_page(name, "Search of many programs", verdict, numbers, parts)
 
 
 def _readable(members: Sequence[Member], table: pd.DataFrame) -> pd.DataFrame:
     """Return the table of programs for a reader, with what each study concluded."""
-    results = {member.target.name: conclusion(member.study) for member in members}
+    results = {member.name: conclusion(member.study) for member in _tuned(members)}
     time = table["weight"] * table["default"]
     return pd.DataFrame(
         {
@@ -229,7 +292,7 @@ def write_fleet(members: Sequence[Member], settings: FleetSettings) -> Path:
     """Write a page, the table of programs, and the best configuration of each; return the folder."""
     folder = resolve(settings.folder)
     table = fleet_table(members)
-    studies = [member.study for member in members]
+    studies = [member.study for member in _tuned(members)]
     with atomic_path(folder / PROGRAMS) as temporary:
         table.to_csv(temporary, index=False)
     write_json(folder / BEST, [study.target.as_json(study.best[0].codes) for study in studies])
