@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import sys
 
 import numpy as np
 import pytest
@@ -48,6 +49,23 @@ def test_what_cannot_be_traced_is_refused_with_the_remedy(door, function, argume
         getattr(fastslow, door)(function, *arguments, **settings)
     assert "Give each argument that the function takes" in str(caught.value)
     assert caught.value.__cause__ is not None, "the traceback of the function's own line"
+
+
+def ends(x):
+    return sys.exit(0) if x.ndim == 2 else x
+
+
+@cases("function", [ends, jax.jit(ends)])
+@cases("door", ["tune", "rank", "place"])
+def test_a_function_that_ends_python_is_refused_by_name(door, function):
+    """Else the command would end at once, with the status of success and nothing written."""
+    if door == "rank":
+        pytest.importorskip("libtpu", reason="the compiler, an optional requirement, is not installed")
+    settings = {"tune": {"evaluator": "device", "models": "none"}, "place": {"devices": 2, "device": "h100"}}
+    line = ends.__code__.co_firstlineno + 1
+    said = rf"^ends: ends Python \(sys.exit, line {line}\). Take it out of the function$"
+    with pytest.raises(DataError, match=said):
+        getattr(fastslow, door)(function, MATRIX, **settings.get(door, {}))
 
 
 def test_what_jax_compiled_or_staged_is_refused_by_name():

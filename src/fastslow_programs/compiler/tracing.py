@@ -4,9 +4,11 @@ Static are the arguments that the user's ``jax.jit`` calls static, and of a func
 make all leaves that are no arrays, such as the activation of an equinox module.
 """
 
+import contextlib
 import functools
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastslow.core.errors import SettingsError, with_article
+from fastslow.core.errors import DataError, SettingsError, with_article
 
 _REMEDY = (
     "Give each argument that the function takes: an array, a jax.ShapeDtypeStruct, or a tree of them, "
@@ -26,6 +28,8 @@ _RETURNED = (
     "What it changes would be lost: take and return it (of flax.nnx: nnx.split before, nnx.merge within)"
 )
 _OUTERMOST = "Take compiler_options out of the function within, and give them to the outermost jax.jit"
+WITHOUT = "Take it out of the function"
+"""Remedy where a function ends Python."""
 _SHOWN = 300  # characters of JAX's message
 _OTHER_KINDS = "OSUMm"  # of NumPy's types: objects, texts and times
 _CALLBACKS = {"debug_callback", "debug_print", "io_callback", "pure_callback"}  # JAX's primitives
@@ -306,15 +310,33 @@ def trace(call: Call, within_jit: bool = False) -> TracedCall:
     Raises:
         SettingsError: JAX cannot trace it with these arguments, it is compiled already, it calls Python
             while it runs, or it uses a value of a program around it.
+        DataError: It ends Python.
     """
     import jax
 
-    found = _traced(call, within_jit)
+    name = getattr(call.function, "__name__", type(call.function).__name__)
+    with without_exit(name, WITHOUT):
+        found = _traced(call, within_jit)
     require_no_callbacks(found.traced)
     if any(isinstance(value, jax.core.Tracer) for value in found.traced._consts):
         problem = f"{found.traced.fun_name} uses a value that JAX traces around it"
         raise SettingsError("source", f"{problem} (jax.jit, jax.grad, jax.vmap). Give it as an argument")
     return found
+
+
+@contextlib.contextmanager
+def without_exit(source: object, remedy: str = 'Guard it with if __name__ == "__main__"') -> Iterator[None]:
+    """Refuse code of the user's that ends Python; an error keeps its traceback, in which the user finds it.
+
+    Args:
+        source: The file or the function, for the message.
+        remedy: What to do.
+    """
+    try:
+        yield
+    except SystemExit as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)]
+        raise DataError(source, f"ends Python (sys.exit, line {lines[-1]})", remedy) from None
 
 
 def require_no_callbacks(traced: Any) -> None:

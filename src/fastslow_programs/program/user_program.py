@@ -13,14 +13,12 @@ tensors.
 """
 
 import base64
-import contextlib
 import functools
 import importlib.util
 import inspect
 import re
 import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +32,7 @@ from fastslow.hlo.texts import earliest
 from fastslow_programs.compiler.compile_pool import Labeller, program_before_layout
 from fastslow_programs.compiler.device import require_jax
 from fastslow_programs.compiler.libtpu import lower, require_compiler
-from fastslow_programs.compiler.tracing import Call, is_staged
+from fastslow_programs.compiler.tracing import WITHOUT, Call, is_staged, without_exit
 from fastslow_programs.program.simplify import check_inlined, is_dynamic, simplify
 from fastslow_programs.program.torch_module import as_jax
 
@@ -187,7 +185,7 @@ class Source:
         except TypeError as error:
             given = f"takes other arguments than {', '.join(options)}" if options else "needs arguments"
             raise DataError(self.path, f"{self.function} {given} ({error})", _WANTED) from None
-        with _without_exit(self.path):
+        with without_exit(self.path):
             made = make(**options)
         if is_staged(made):
             return _checked(self.path, Call(made))
@@ -341,7 +339,8 @@ def _checked(path: Path, call: Call) -> Call:
             raise DataError(
                 path, f"an argument has the dynamic shape {shape}", "Give every dimension a fixed size"
             )
-    function, arguments = as_jax(call.function, call.arguments)
+    with without_exit(path, WITHOUT):
+        function, arguments = as_jax(call.function, call.arguments)
     return Call(function, arguments, call.keywords)
 
 
@@ -351,17 +350,6 @@ def _run_file(path: Path):
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     sys.path.insert(0, str(path.parent))
-    with _without_exit(path):
+    with without_exit(path):
         spec.loader.exec_module(module)
     return module
-
-
-@contextlib.contextmanager
-def _without_exit(path: Path) -> Iterator[None]:
-    """Refuse a user's file that ends Python; an error keeps its traceback, in which the user finds it."""
-    try:
-        yield
-    except SystemExit as error:
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)]
-        problem = f"ends Python (sys.exit, line {lines[-1]})"
-        raise DataError(path, problem, 'Guard it with if __name__ == "__main__"') from None
