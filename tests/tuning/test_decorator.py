@@ -164,7 +164,12 @@ def test_code_of_another_option_than_the_default_is_another_search(tmp_path, sea
     "choices, kind, said",
     [
         ({"size": [1, 2]}, SettingsError, "product has no parameter size"),
-        ({"tile": [16, 64]}, DataError, "default.tile is 32, no option"),
+        (
+            {"tile": [16, 64]},
+            SettingsError,
+            r"choices: tile=32, the default of product, is not in \[16, 64\]: add it",
+        ),
+        ({"tile": [16, 32.0]}, SettingsError, r"tile=32, the default of product, is not in \[16, 32.0\]"),
         ({"tile": []}, SettingsError, r"tile: \[\] is no list of options; name parameters with"),
         ({"tile": 32}, SettingsError, "tile: 32 is no list of options"),
         ({"tile": "ab"}, SettingsError, "tile: 'ab' is no list of options"),

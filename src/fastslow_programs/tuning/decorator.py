@@ -26,7 +26,7 @@ from fastslow_programs.tuning.result import BEST, write_result
 from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.target import target_of_space
 from fastslow_programs.tuning.tune import OtherCode, complete_study
-from fastslow_programs.tuning.user_space import UserSpace
+from fastslow_programs.tuning.user_space import UserSpace, are_same
 
 SWITCH = "FASTSLOW_TUNE"
 """Environment variable: ``0`` leaves every decorated function at its default."""
@@ -63,8 +63,8 @@ def tuned(
 
     Raises:
         SettingsError: No parameter is named, the function has no such parameter, its own ``jax.jit`` does not
-            call it static, or options are no list of plain values.
-        DataError: The default is no option, constraints are wrong, or no configuration runs.
+            call it static, options are no list of plain values, or the function's default is none of them.
+        DataError: Constraints are wrong, or no configuration runs.
     """
     if function is not None and not callable(function):
         raise SettingsError("function", f"{with_article(type(function).__name__)} is none; {_EXAMPLE}")
@@ -85,8 +85,13 @@ def tuned(
                 raise SettingsError("choices", f"{title} has no parameter {name}")
             if parameters[name].kind not in _BY_NAME:
                 raise SettingsError("choices", f"{title} takes no {name} by name, as a search gives it")
-            if parameters[name].default is not inspect.Parameter.empty:
-                default[name] = parameters[name].default
+            value = parameters[name].default
+            if value is inspect.Parameter.empty:
+                continue
+            if not any(are_same(value, option) for option in choices[name]):
+                options = f"is not in {list(choices[name])}: add it"
+                raise SettingsError("choices", f"{name}={value!r}, the default of {title}, {options}")
+            default[name] = value
         facts = {
             "choices": {name: list(options) for name, options in choices.items()},
             "constraints": list(constraints),

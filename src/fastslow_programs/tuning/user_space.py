@@ -76,7 +76,7 @@ class UserSpace:
         for name, options in self.options.items():
             self._require_distinct(name, options)
         for name, option in self.facts.default.items():
-            is_option = any(_are_same(option, other) for other in self.options.get(name, ()))
+            is_option = any(are_same(option, other) for other in self.options.get(name, ()))
             self._require(is_option, f"default.{name} is {option!r}, no option of a choice", "Name an option")
 
     def _require_distinct(self, name: str, options: list) -> None:
@@ -201,7 +201,8 @@ def _shown(option: bool | float | str) -> str:
     return str(option) or "''"
 
 
-def _are_same(one: Any, other: Any) -> bool:
+def are_same(one: Any, other: Any) -> bool:
+    """Return whether a value is an option: 1, 1.0 and True are three."""
     return type(one) is type(other) and one == other
 
 
