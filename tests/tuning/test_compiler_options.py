@@ -64,16 +64,24 @@ def test_an_option_of_another_backend_is_named_and_left_out(monkeypatch, capsys)
         target_of(options="auto")
 
 
-def test_a_search_of_options_has_another_name_than_one_of_layouts(tmp_path):
+def test_another_search_and_another_evaluator_than_the_default_have_another_name(tmp_path):
     (tmp_path / "model.py").write_text("")
     function = FunctionSource.of_function(product, (X,))
     source = {"source": f"{tmp_path}/model.py:make", "evaluator": "device"}
-    ends = {"": "", "layouts": "", "options": "-options", "both": "-both"}
+    ends = {"": "-device", "layouts": "-device", "options": "-options", "both": "-both"}
     for space, end in ends.items():
         settings = TuneSettings(**source, space=space)
         assert settings.program == f"model-make{end}"
         assert TuneSettings(evaluator="device", space=space).of(function).program == f"product{end}"
         assert settings.replace(name="mine").program == "mine"
+    assert TuneSettings(source=source["source"]).program == "model-make"
+    assert TuneSettings(source=source["source"], evaluator="compiler").program == "model-make"
+    assert TuneSettings(source=source["source"], evaluator="command", command="true").program.endswith(
+        "-command"
+    )
+    (tmp_path / "space.json").write_text('{"choices": {"tile": [1, 2]}}')
+    of_space = TuneSettings(source=f"{tmp_path}/space.json", evaluator="device")
+    assert of_space.program == "space", "the default of a space"
 
 
 def test_layouts_options_and_both_are_one_space():

@@ -92,7 +92,7 @@ def test_a_function_in_memory_is_measured_here(tmp_path, monkeypatch, undrawn):
 
     common = {"evaluator": "device", "models": "none", "evaluations": 8, "batch": 4}
     tuned = fastslow.tune(product, zeros(8, 8), zeros(8, 8), **common)
-    assert len(tuned.table) == 8 and tuned.best["program"] == "product"
+    assert len(tuned.table) == 8 and tuned.best["program"] == "product-device"
     assert (tuned.table["by"] == "paired round").sum() == 5 == tuned.best["paired_rounds"]
     assert tuned.words()[0].startswith("result: gained" if tuned.best["confirmed"] else "result: nothing")
     with pytest.raises(SettingsError, match="evaluator: .*possible for a function"):
@@ -108,7 +108,7 @@ def test_a_command_measures_without_a_compiler_and_the_result_is_written(dots, t
     study = complete_study(measuring(dots, tmp_path, evaluations=16))
     folder = write_result(study)
     best = json.loads((folder / "best.json").read_text())
-    assert best["value"] == 1 and set(best["options"]) == {0} and best["program"] == "dots"
+    assert best["value"] == 1 and set(best["options"]) == {0} and best["program"] == "dots-command"
     candidate = best["candidate"]["value"]
     assert not best["confirmed"] and candidate > 1, "the default is fastest"
     assert best["interval"]["low"] == best["interval"]["high"] == best["over_default"]

@@ -187,7 +187,7 @@ class _Search:
         name = f"{clean_name(self._facts['function'])}-{digest([self._facts, code, device_identity()])}"
         for number in itertools.count(1):  # the default's code is in the name, that of the others is not
             numbered = name if number == 1 else f"{name}-{number}"
-            settings = self._settings.of(FunctionSource(Path(numbered), numbered))
+            settings = self._settings.replace(name=numbered).of(FunctionSource(Path(numbered), numbered))
             if values := _best_values(settings, described):
                 return values
         raise AssertionError

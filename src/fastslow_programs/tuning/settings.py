@@ -142,7 +142,8 @@ class TuneSettings(SearchSettings, SourceSettings):
     ``options`` is given, else layouts."""
     name: str = ""
     """Name of the study and of its folder; if empty, the source's, with ``-options`` or ``-both`` where these
-    are searched. Another name starts another study of the same program."""
+    are searched, else with an evaluator that is not the default. Another name starts another study of the
+    same program."""
 
     def check(self) -> None:
         """Check what the types of the fields do not express."""
@@ -214,9 +215,14 @@ class TuneSettings(SearchSettings, SourceSettings):
     @property
     def kind_of_evaluator(self) -> str:
         """Name in ``EVALUATORS``: the setting ``evaluator``, or the default of the source's kind."""
-        if self.evaluator or self.is_space or not self.source or self.searches_options:
-            return self.evaluator or ("device" if self.is_space or self.searches_options else "compiler")
-        labelled = self.is_npz or self.origin.measured == "tile"
+        return self.evaluator or self._default_evaluator
+
+    @property
+    def _default_evaluator(self) -> str:
+        """The default of the source's kind."""
+        if self.is_space or self.searches_options:
+            return "device"
+        labelled = self.source and (self.is_npz or self.origin.measured == "tile")
         return "replay" if labelled else "compiler"
 
     @property
@@ -235,11 +241,13 @@ class TuneSettings(SearchSettings, SourceSettings):
         return self.name or self.name_of(self.origin)
 
     def name_of(self, source: Source) -> str:
-        """Return the source's name, with an end where options are searched, as this is another study."""
+        """Return the source's name, with an end where another evaluator or search makes it another study."""
         name = super().name_of(source)
-        if not self.searches_options:
+        if self.searches_options:
+            return clean_name(f"{name}-both" if self.searches_layouts else f"{name}-options")
+        if self.evaluator in ("", self._default_evaluator):
             return name
-        return clean_name(f"{name}-both" if self.searches_layouts else f"{name}-options")
+        return clean_name(f"{name}-{self.evaluator}")
 
     @property
     def folder(self) -> str:
