@@ -34,7 +34,7 @@ TOLERANCE = {
 }
 """Largest difference of an output, as a fraction of its largest absolute value; other types must be equal.
 
-It is that of the output's type, or of a coarser one in which the program computes and rounds.
+A coarser type than the output's, in which the program computes, allows as much as an output of that type.
 """
 _XLA_TYPES = {
     "float64": "f64",
