@@ -488,11 +488,11 @@ def test_a_static_argument_is_left_out_only_where_the_function_has_the_tuned_def
     local = lower_function(function, (IMAGE, EIGHT, times), keywords={"mode": mode})
     (tmp_path / TUNED).write_bytes(serialised(local.module))
     write_signature(tmp_path, local)
-    found = load_tuned(tmp_path)
+    loaded = load_tuned(tmp_path)
     whole = with_defaults(IMAGE, EIGHT, times, mode=mode)
-    np.testing.assert_allclose(found(IMAGE, EIGHT, times, mode=mode), whole, rtol=1e-6)
+    np.testing.assert_allclose(loaded(IMAGE, EIGHT, times, mode=mode), whole, rtol=1e-6)
     if not said:
-        np.testing.assert_allclose(found(IMAGE, EIGHT), whole, rtol=1e-6)
+        np.testing.assert_allclose(loaded(IMAGE, EIGHT), whole, rtol=1e-6)
         return
     with pytest.raises(CallError, match=said):
-        found(IMAGE, EIGHT)
+        loaded(IMAGE, EIGHT)

@@ -6,7 +6,6 @@ for them, and to the device. What it found is kept as a study, and read again by
 
 import functools
 import inspect
-import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -185,12 +184,14 @@ class _Search:
         default = described.lower(described.space.default, 0)
         code = default.module.SerializeToString(deterministic=True).hex()
         name = f"{clean_name(self._facts['function'])}-{digest([self._facts, code, device_identity()])}"
-        for number in itertools.count(1):  # the default's code is in the name, that of the others is not
+        values = None
+        number = 0
+        while values is None:  # the default's code is in the name, that of the others is not
+            number += 1
             numbered = name if number == 1 else f"{name}-{number}"
             settings = self._settings.replace(name=numbered).of(FunctionSource(Path(numbered), numbered))
-            if values := _best_values(settings, described):
-                return values
-        raise AssertionError
+            values = _best_values(settings, described)
+        return values
 
 
 def _best_values(settings: TuneSettings, described: UserSpace) -> dict[str, Any] | None:
