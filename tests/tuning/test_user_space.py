@@ -67,6 +67,23 @@ def test_a_constraint_may_divide_by_what_an_earlier_one_keeps_from_0(tmp_path):
     assert all(user_space.values(codes)["unroll"] > 1 for codes in user_space.space.listed)
 
 
+@cases(
+    "constraint",
+    [
+        "tile ** 2 + unroll ** 2 < 5000",
+        "2 ** unroll < tile * 4",
+        "(flag == '') & (tile in [64, 16]) | (fuse == 0)",
+    ],
+)
+def test_powers_lists_and_joined_comparisons_may_be_used(tmp_path, constraint):
+    """Against Python."""
+    user_space = UserSpace(space_of(tmp_path, constraints=[constraint]))
+    names = [dict(zip(CHOICES, values, strict=True)) for values in itertools.product(*CHOICES.values())]
+    allowed = [values for values in names if eval(constraint, {}, values)]
+    listed = [user_space.values(codes) for codes in user_space.space.listed]
+    assert len(listed) == len(allowed) and all(values in listed for values in allowed)
+
+
 def test_a_large_space_without_constraints_is_not_listed(tmp_path):
     choices = {f"c{n}": [*range(10)] for n in range(12)}
     user_space = UserSpace(space_of(tmp_path, choices=choices))
@@ -80,7 +97,12 @@ def test_a_large_space_without_constraints_is_not_listed(tmp_path):
     [
         ({"choices": {}}, "choices is {}"),
         ({"choices": {"a": []}}, r"choices.a is \[\]"),
-        ({"choices": {"a": [None]}}, "choices.a.0"),
+        ({"choices": {"a": [None]}}, "choices.a.0 is None: .*an option is a finite number, a text, true or"),
+        (
+            {"choices": {"a": [1, [2]]}},
+            r"choices.a.1 is \[2\]: .*an option is a finite number, a text, true or",
+        ),
+        ({"choices": {"a": [1, float("nan")]}}, "choices.a.1 is nan: .*an option is a finite number, a text"),
         ({"choices": {"a": [1, 1]}}, "choices.a has an option twice"),
         ({"choices": {"a": [True, "True"]}}, 'choices.a has an option twice: true and "True"'),
         ({"choices": {"a": [1, True, 2]}}, "choices.a has an option twice: 1 and true"),
@@ -101,6 +123,22 @@ def test_a_large_space_without_constraints_is_not_listed(tmp_path):
         ({"constraints": ["tile / (tile - 16) > 1"]}, "tile - 16 is 0 for some options"),
         ({"constraints": ["tile <"]}, "constraint 'tile <': SyntaxError"),
         ({"constraints": ["tile * 2 ** 60 * unroll > 0"]}, "OverflowError: its numbers are too large"),
+        (
+            {"constraints": ["tile.to_csv('pwned.csv') != 3"]},
+            r"tile.to_csv\('pwned.csv'\) is no name, number",
+        ),
+        ({"constraints": ["abs(tile) > 1"]}, r"abs\(tile\) is no name, number"),
+        ({"constraints": ["tile[0] > 1"]}, r"tile\[0\] is no name, number"),
+        ({"constraints": ["@tile > 1"]}, "constraint '@tile > 1': SyntaxError"),
+        ({"constraints": ["`tile` > 1"]}, "a backtick is not allowed"),
+        ({"constraints": ["inf > tile"]}, "name 'inf' is not defined. It may use tile"),
+        ({"constraints": ["9**9**9 > tile"]}, r"9 \*\* 9 is above 64 in a power"),
+        ({"constraints": ["9**9**9**9 > tile"]}, r"9 \*\* 9 is above 64 in a power"),
+        ({"constraints": ["(tile**60)**60 > 1"]}, r"tile \*\* 60 is above 18446744073709551616 in a power"),
+        ({"constraints": ["'a' * 10**9 == flag"]}, "'a' can only be compared"),
+        ({"constraints": ["flag * 10**9 == flag"]}, "flag can only be compared"),
+        ({"constraints": ["[1] * 10**9 == tile"]}, r"\[1\] can only be compared"),
+        ({"constraints": [f"tile > 99{' ' * 500}"]}, r"nothing fulfils constraint 'tile > 99 {191}\.\.\.'"),
         ({"constraints": ["tile < 64"]}, 'default does not fulfil.*"default": {"tile": 16, "unroll": 1'),
     ],
 )

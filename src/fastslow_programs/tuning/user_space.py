@@ -13,14 +13,14 @@ import json
 from collections.abc import Callable
 from functools import cached_property
 from itertools import product
-from math import prod
+from math import isfinite, prod
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 from annotated_types import Len
-from pydantic import StringConstraints
+from pydantic import AfterValidator, StringConstraints
 
 from fastslow.core.errors import DataError, FastslowError, counted
 from fastslow.core.files import parse_json
@@ -32,9 +32,24 @@ from fastslow_programs.program.user_program import Source
 from fastslow_programs.tuning.search.space import CODE, Choice, Space
 
 _SHOWN = 300  # characters of a message of JAX's or of the function's
+_QUOTED = 200  # characters of a constraint in a message
 _TESTED = 2**18  # combinations at most whose constraints are tested
+_LARGEST_POWER = 2**64, 64  # of its base and its exponent: larger ones may take minutes
+_DIVIDES = ast.Div, ast.FloorDiv, ast.Mod
+_ARITHMETIC = (*_DIVIDES, ast.Add, ast.Sub, ast.Mult, ast.Pow, ast.UAdd, ast.USub)
+_VALUES = ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple
+_TRUTHS = ast.Compare, ast.cmpop, ast.BoolOp, ast.boolop, ast.BitAnd, ast.BitOr, ast.Not, ast.Invert
+_ALLOWED = (ast.Expression, ast.BinOp, ast.UnaryOp, *_VALUES, *_TRUTHS, *_ARITHMETIC)
 _NAME = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
-_OPTIONS = Annotated[list[bool | int | float | str], Len(1, 10_000)]
+
+
+def _is_option(value: Any) -> Any:
+    if isinstance(value, bool | int | str) or (isinstance(value, float) and isfinite(value)):
+        return value
+    raise ValueError("an option is a finite number, a text, true or false")
+
+
+_OPTIONS = Annotated[list[Annotated[Any, AfterValidator(_is_option)]], Len(1, 10_000)]
 _REMEDY = 'Give {"choices": {"tile": [16, 32]}} and, if wanted, "constraints", "default" and "function"'
 
 
@@ -51,7 +66,8 @@ class UserSpace:
     Args:
         path: The file; of a function, its name for messages. ``choices`` maps names to lists of numbers,
             texts or booleans. Each of the ``constraints`` is an expression of the names, as for
-            :meth:`pandas.DataFrame.eval`, that is true for what may be proposed. ``default`` names options;
+            :meth:`pandas.DataFrame.eval` but without calls, attributes and subscripts, that is true for what
+            may be proposed. ``default`` names options;
             the first of a list is the default otherwise. ``function`` is ``model.py:make``, relative to the
             file: ``make(tile=32, unroll=4)`` returns a function for ``jax.jit`` and its arguments.
         described: The description, where no file has it.
@@ -117,17 +133,19 @@ class UserSpace:
         codes = np.array([*product(*map(range, map(len, self.options.values())))], CODE)
         table = pd.DataFrame(list(product(*self.options.values())), columns=list(self.options))
         for constraint in self.facts.constraints:
+            quoted = repr(constraint if len(constraint) <= _QUOTED else f"{constraint[:_QUOTED]}...")
             try:
+                _check_constraint(constraint, self.options)
                 columns = dict(table.items())  # no name of the table's own, such as its index
                 fulfilled = _evaluated(constraint, columns)
                 _refuse_overflow(constraint, columns, fulfilled)
             except Exception as error:  # of whatever the expression does
-                problem = f"constraint {constraint!r}: {type(error).__name__}: {error}"
+                problem = f"constraint {quoted}: {type(error).__name__}: {str(error)[:_SHOWN]}"
                 raise DataError(self.path, problem, f"It may use {names}") from None
             sound = isinstance(fulfilled, pd.Series) and fulfilled.dtype == bool
-            problem = f"constraint {constraint!r} is neither true nor false"
+            problem = f"constraint {quoted} is neither true nor false"
             self._require(sound, problem, f"Compare {names}")
-            self._require(fulfilled.any(), f"nothing fulfils constraint {constraint!r}", "Correct it")
+            self._require(fulfilled.any(), f"nothing fulfils constraint {quoted}", "Correct it")
             codes, table = codes[fulfilled], table[fulfilled]
         return codes
 
@@ -173,15 +191,59 @@ class UserSpace:
         return Source.of(str(self.path.parent / name)).call_of_function(**values)
 
 
+def _check_constraint(constraint: str, options: dict[str, list]) -> None:
+    """Raise an error for what is more than comparisons and arithmetic, before pandas evaluates it.
+
+    pandas would call methods of columns, such as ``to_csv``, and multiply a text by any number.
+    """
+    if "`" in constraint:  # what pandas reads between two, Python reads otherwise
+        raise SyntaxError("a backtick is not allowed")
+    for node in ast.walk(_parsed(constraint)):
+        literal = not isinstance(node, ast.Constant) or isinstance(node.value, bool | int | float | str)
+        if not isinstance(node, _ALLOWED) or not literal:
+            shown = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
+            raise SyntaxError(f"{shown} is no name, number, text, list, comparison or arithmetic")
+        if isinstance(node, ast.Name) and node.id not in options:
+            raise NameError(f"name {node.id!r} is not defined")
+        if isinstance(node, ast.BinOp | ast.UnaryOp) and isinstance(node.op, _ARITHMETIC):
+            for operand in ast.iter_child_nodes(node):
+                if _is_text_or_list(operand, options):
+                    raise TypeError(f"{ast.unparse(operand)} can only be compared")
+
+
+def _is_text_or_list(node: ast.AST, options: dict[str, list]) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str)
+    if isinstance(node, ast.Name):
+        return any(isinstance(option, str) for option in options.get(node.id, ()))
+    return isinstance(node, ast.List | ast.Tuple)
+
+
+def _parsed(constraint: str) -> ast.Expression:
+    return ast.parse(constraint.strip(), mode="eval")
+
+
 def _evaluated(constraint: str, columns: dict[str, Any]) -> Any:
-    """Return the value of an expression of columns; pandas divides by 0 without a word, Python does not."""
-    for node in ast.walk(ast.parse(constraint.strip(), mode="eval")):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod):
+    """Return the value of a checked expression of columns.
+
+    pandas divides by 0 without a word, Python does not. Inner powers are tested before outer ones.
+    """
+
+    def value(text: str) -> Any:
+        return pd.eval(text, engine="python", local_dict=columns, global_dict={})
+
+    for node in reversed([*ast.walk(_parsed(constraint))]):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, _DIVIDES):
             divisor = ast.unparse(node.right)
-            if np.any(pd.eval(divisor, engine="python", local_dict=columns, global_dict={}) == 0):
+            if np.any(value(divisor) == 0):
                 said = f"{divisor} is 0 for some options: exclude them in an earlier constraint"
                 raise ZeroDivisionError(said)
-    return pd.eval(constraint, engine="python", local_dict=columns, global_dict={})
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+            for operand, largest in zip((node.left, node.right), _LARGEST_POWER, strict=True):
+                part = ast.unparse(operand)
+                if np.any(np.abs(value(part)) > largest):
+                    raise OverflowError(f"{part} is above {largest} in a power: compare smaller numbers")
+    return value(constraint)
 
 
 def _refuse_overflow(constraint: str, columns: dict[str, Any], fulfilled: Any) -> None:
