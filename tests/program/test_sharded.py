@@ -25,6 +25,8 @@ FORMS = {
         "sharding of x",
     ),
     "a header": ("HloModule m, num_partitions=4\n\nENTRY e {{" + BODY, "", "num_partitions=4"),
+    "replicas": ("HloModule m, replica_count=4\n\nENTRY e {{" + BODY, "", "replica_count=4"),
+    "another device": ("HloModule m\n\nENTRY e {{" + BODY, ", sharding={maximal device=7}", "sharding of x"),
 }
 FUNCTION = """
 import sys
@@ -61,8 +63,9 @@ def test_hlo_for_several_devices_is_refused_by_name(tmp_path, name, door):
         getattr(fastslow, door)(tmp_path / "sharded.hlo", **settings)
 
 
-def test_hlo_for_one_device_that_names_it_is_read(tmp_path):
-    text = FORMS["a header"][0].replace("=4", "=1").format(", sharding={replicated}")
+@cases("sharding", ["replicated", "maximal device=0"])
+def test_hlo_for_one_device_that_names_it_is_read(tmp_path, sharding):
+    text = FORMS["a header"][0].replace("=4", "=1, replica_count=1").format(f", sharding={{{sharding}}}")
     (tmp_path / "one.hlo").write_text(text)
     assert len(fastslow.convert(tmp_path / "one.hlo", configs=2).table) == 1
 

@@ -45,9 +45,11 @@ _OPTIMISED_NAME = re.compile(r"after_(all_)?optimizations|after_layout")
 _OF_A_BACKEND = ("__cublas$", "__cudnn$", "__onednn$", "__cub$")
 _HEADER = 1 << 16  # bytes at the beginning of a file, in which the header of a text is
 _SPLIT = (2, 3)  # types of XLA's OpSharding: a tuple of shardings, or a split one
+_ON_ONE = 1  # the type of what is on a single device, which it names
+_DEVICES = re.compile(rb"\b(num_partitions|num_replicas|replica_count) ?= ?([2-9]|[1-9]\d+)\b")
 _Sharded = message_classes(
     "fastslow.sharded",
-    "message Sharding { int64 type = 1; } message Inst { string name = 1; Sharding sharding = 40; } "
+    "message Sharding { int64 type = 1; repeated int64 devices = 4; } message Inst { string name = 1; Sharding sharding = 40; } "
     "message Part { repeated Inst instructions = 2; } message Sharded { repeated Part computations = 3; }",
 )["Sharded"]
 _LISTED = 20  # names of dumps in a message
@@ -290,13 +292,13 @@ def _refuse_optimised(path: Path, module: Module) -> None:
 
 
 def _refuse_sharded(path: Path, module: Module) -> None:
-    """Raise :class:`DataError` if a module is to be split over several devices."""
+    """Raise :class:`DataError` if a module is to be split over several devices, or run on each of them."""
     whole = _Sharded.FromString(module.SerializeToString())
     instructions = [inst for part in whole.computations for inst in part.instructions]
-    split = [inst.name for inst in instructions if inst.sharding.type in _SPLIT]
+    split = [inst.name for inst in instructions if _is_elsewhere(inst.sharding)]
     with path.open("rb") as file:
-        header = re.search(rb"\bnum_partitions ?= ?([2-9]|[1-9]\d+)\b", file.read(_HEADER))
-    signs = [f"num_partitions={header[1].decode()}"] if header else []
+        counts = dict(_DEVICES.findall(file.read(_HEADER)))
+    signs = [f"{name.decode()}={count.decode()}" for name, count in counts.items()]
     if split:
         signs.append(f"sharding of {', '.join(split[:3])}")
     if signs:
@@ -306,6 +308,11 @@ def _refuse_sharded(path: Path, module: Module) -> None:
             "options=auto), or lower it for one device, without shardings"
         )
         raise DataError(path, problem, remedy)
+
+
+def _is_elsewhere(sharding: Any) -> bool:
+    """Return whether a sharding needs another device than the first."""
+    return sharding.type in _SPLIT or (sharding.type == _ON_ONE and any(sharding.devices))
 
 
 def _simplified(path: Path, module: Module) -> Module:
