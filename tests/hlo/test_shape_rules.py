@@ -263,6 +263,10 @@ ENTRY main {
  e = f32[8,8] collective-permute(o), source_target_pairs={{0,1},{1,0}}
  l = (f32[8,8], f32[8,8], u32[]) copy-start(e)
  d = f32[8,8] copy-done(l)
+ x0 = s32[3] constant({1, 2, 3})
+ x1 = bf16[3] constant({1, 2, 3})
+ x2 = s32[4,5] iota(), iota_dimension=1
+ x3 = f32[8] custom-call(s), custom_call_target="w", operand_layout_constraints={f32[8]{0}}
  ROOT all = ((f32[4,8], f32[8], f32[8]), (f32[4,8], f32[8], f32[8]), (f32[4,3], s32[4,3]), (u64[2], u32[9]),
   f32[5,6,7], (f32[8,8], f32[8,8]), f32[8,8]) tuple(n, g, k, b, c, q, d)
 }
@@ -308,6 +312,16 @@ q devices { replica_groups { replica_ids: [0, 1, 2, 3] } }
 e source_target_pairs { source: 0 target: 1 }
 e source_target_pairs { source: -1 target: 3 }
 d operand_ids: %q
+x0 literal { shape { element_type: 4 dimensions: 3 } s32s: [1, 2] }
+x0 literal { shape { element_type: 4 dimensions: 3 } s64s: [1, 2, 3] }
+x0 literal { s32s: [1, 2, 3] }
+x1 literal { shape { element_type: 16 dimensions: 3 } bf16s: "12345" }
+x2 dimensions: []
+x2 dimensions: [0, 1]
+x3 operand_shapes_with_layout: []
+x3 operand_shapes_with_layout { element_type: 11 dimensions: 9 layout { minor_to_major: 0 } }
+x3 operand_shapes_with_layout { element_type: 16 dimensions: 8 layout { minor_to_major: 0 } }
+x3 shape { element_type: 11 dimensions: 8 layout { } }
 """
 
 

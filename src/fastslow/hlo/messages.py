@@ -118,7 +118,12 @@ message IotaGroups {
 message RaggedDotDimensionNumbers {
   DotDimensionNumbers dot = 1; repeated int64 lhs_ragged = 2; repeated int64 rhs_group = 3;
 }
-message Literal { Shape shape = 1; repeated int32 s32s = 4; repeated int64 s64s = 5; }
+message Literal {
+  Shape shape = 1; repeated bool preds = 2; bytes u8s = 3; repeated int32 s32s = 4; repeated int64 s64s = 5;
+  repeated uint32 u32s = 6; repeated uint64 u64s = 7; repeated float f32s = 8; repeated double f64s = 9;
+  bytes f16s = 11; repeated float c64s = 12; bytes bf16s = 13; bytes s8s = 15; bytes u16s = 16;
+  bytes s16s = 17; repeated double c128s = 18;
+}
 message ProgramShape { repeated Shape parameters = 1; Shape result = 2; }
 message Computation {
   string name = 1; repeated Instruction instructions = 2; ProgramShape program_shape = 4; int64 id = 5;

@@ -123,6 +123,6 @@ def _odd_shape(shape) -> str:
         return "has a size below 0"
     if max(shape.dimensions, default=0) > _LARGEST_SIZE:
         return f"has the size {max(shape.dimensions)}, at most {_LARGEST_SIZE} wanted"
-    if order and sorted(order) != list(range(rank)):
+    if shape.HasField("layout") and sorted(order) != list(range(rank)):
         return f"has the layout {list(order)}, an order of {rank} axes wanted"
     return next((problem for part in shape.tuple_shapes if (problem := _odd_shape(part))), "")

@@ -42,6 +42,10 @@ _BITS = {1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 8, 7: 16, 8: 32, 9: 64, 10: 16, 11:
 _BITS |= {18: 128, 21: 4, 22: 4, 26: 2, 27: 2, 30: 1, 31: 1, 32: 4} | dict.fromkeys(
     (19, 20, 23, 24, 25, 28, 29, 33), 8
 )
+# how many numbers or bytes of its literal a constant's element has, in the field of its type's name
+_PARTS = dict.fromkeys(("pred", "s8", "s32", "s64", "u8", "u32", "u64", "f32", "f64"), 1)
+_PARTS |= dict.fromkeys(("s16", "u16", "f16", "bf16", "c64", "c128"), 2)
+_VALUES = {PRIMITIVE_TYPES[name]: (f"{name}s", parts) for name, parts in _PARTS.items()}
 _INT32 = 1 << 31
 _IRFFT, _RFFT = 3, 2  # of XLA's FftType
 _S32, _U32, _U64 = (PRIMITIVE_TYPES[name] for name in ("s32", "u32", "u64"))
@@ -740,7 +744,7 @@ def _like_first(site: Site) -> str:
 
 def _iota(site: Site) -> str:
     axes = list(site.inst.dimensions)
-    return _axes(axes, len(site.out.dimensions)) if axes else ""
+    return _axes(axes, len(site.out.dimensions)) if len(axes) == 1 else f"has the axes {axes}, one wanted"
 
 
 def _odd_product(site: Site) -> str:
@@ -965,14 +969,27 @@ def _all_to_all(site: Site) -> str:
 
 
 def _constant(site: Site) -> str:
-    literal = site.inst.literal
-    if not literal.HasField("shape") or same_shape(site.out, literal.shape):  # text may leave the values out
+    if not site.inst.HasField("literal"):  # text may leave the values out
         return ""
-    return f"is {shown(site.out)}, its value is {shown(literal.shape)}"
+    literal = site.inst.literal
+    if not same_shape(site.out, literal.shape):
+        return f"is {shown(site.out)}, its value is {shown(literal.shape)}"
+    if site.out.element_type not in _VALUES:
+        return ""
+    field, parts = _VALUES[site.out.element_type]
+    there = len(getattr(literal, field))
+    parts *= prod(site.out.dimensions)
+    return "" if there == parts else f"has {there} {field} as its value, {parts} wanted"
 
 
 def _custom_call(site: Site) -> str:
-    return "" if site.inst.custom_call_target else "has no custom_call_target"
+    if not site.inst.custom_call_target:
+        return "has no custom_call_target"
+    shapes = site.inst.operand_shapes_with_layout
+    fits = len(shapes) == len(site.operands) and all(map(same_shape, shapes, site.operands))
+    if fits or not site.inst.constrain_layout:
+        return ""
+    return f"constrains the layouts of {', '.join(map(shown, shapes)) or 'nothing'}, {_of(site)}"
 
 
 def _topk(site: Site) -> str:
