@@ -123,6 +123,12 @@ def test_tile_runs_of_several_modules(file, module, tmp_path):
     assert read_hlo(path, "other").module == read_hlo(path, "1").module == other
 
 
+def test_a_default_that_was_measured_twice_gives_the_mean(file, module):
+    tiles = [tile_run([2], [1], time, is_default=True) for time in (70, 90)]
+    tuned = ModuleTuningData(module=module, fingerprint=7, runs=[*tiles, tile_run([1], [2], 50)])
+    assert read_hlo(file(tuned)).runs["config_runtime_normalizers"].tolist() == [80, 80, 80]
+
+
 def node(module, number):
     return module.computations[0].instructions[number]
 
@@ -151,6 +157,19 @@ def test_runs_that_do_not_fit_the_module_are_refused(file, module):
 
     with pytest.raises(DataError, match="names node 99, but the program has"):
         read([99], layout_run([[[0]]], 5))
+    with pytest.raises(DataError, match=f"program.pb: config_index_to_node names node {2**63 + 5}, but"):
+        read([2**63 + 5, 3], layout_run([[[0]]], 5))
+    with pytest.raises(DataError, match="program.pb: config_index_to_node names node 3 twice"):
+        read([3, 3], layout_run([[[0]], [[0]]], 5))
+    with pytest.raises(
+        DataError, match=r"program.pb: a run has the layout \[0, 2147483647\], axes from 0 to"
+    ):
+        read([3], layout_run([[[0, 2**31 - 1]]], 5))
+    for bound in (-(2**40), 2**62):
+        with pytest.raises(DataError, match=f"program.pb: a run has the tile bound {bound}, 0 to 2147483647"):
+            read([], tile_run([1], [bound], 5, is_default=True))
+    with pytest.raises(DataError, match="2 configurations of HLO module 'small' are marked as the default"):
+        read([], tile_run([1], [1], 5, is_default=True), tile_run([2], [1], 7, is_default=True))
     with pytest.raises(DataError, match="configures 2 nodes, but config_index_to_node names 1"):
         read([1], layout_run([[[0]], [[0]]], 5))
     with pytest.raises(DataError, match="none is the default"):

@@ -157,6 +157,14 @@ def test_measured_runs_of_the_file(tmp_path):
     assert not write_conversion(settings_of(source, tmp_path)).arrays["config_runtime"].any()
 
 
+def test_measured_runs_that_no_program_has_name_their_protobuf(tmp_path):
+    """The npz that they would be in is not there."""
+    layouts = write(tmp_path / "layouts.pb", measured_module([500, 300], layouts=[[1, 1], [1, 0]]))
+    said = r"layouts.pb: node_config_feat\[0, 0, 1\] is 1, an axis .*twice\. Write or download the file again"
+    with pytest.raises(DataError, match=said):
+        write_conversion(settings_of(layouts, tmp_path, configs=0))
+
+
 def test_an_hlo_file_is_labelled_from_the_compilers_own_layouts(source, tmp_path, monkeypatch):
     monkeypatch.setattr("fastslow_programs.program.program_settings.Labeller", StubLabeller)
     monkeypatch.setattr("fastslow_programs.program.user_program.require_compiler", lambda: None)

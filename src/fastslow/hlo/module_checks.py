@@ -13,7 +13,7 @@ from fastslow.hlo.shape_rules import TUPLE, Signature, Site, misfit, same_shape
 WRITE_AGAIN = "Write or download the file again"
 _WITHOUT_SIZES = {PRIMITIVE_TYPES[name]: name for name in ("tuple", "token", "opaque")}
 _LARGEST_TYPE = 63  # XLA numbers its element types up to 36 and adds a few a year
-_LARGEST_SIZE = 2**31 - 1  # of a dimension in a competition file
+LARGEST_SIZE = 2**31 - 1  # of a dimension in a competition file
 
 
 def check_module(path: Path, module: Module) -> None:
@@ -121,8 +121,8 @@ def _odd_shape(shape) -> str:
         return f"has {len(shape.tuple_shapes)} tuple_shapes and the element type {kind}, which is no tuple"
     if any(size < 0 for size in shape.dimensions) and not any(dynamic):
         return "has a size below 0"
-    if max(shape.dimensions, default=0) > _LARGEST_SIZE:
-        return f"has the size {max(shape.dimensions)}, at most {_LARGEST_SIZE} wanted"
+    if max(shape.dimensions, default=0) > LARGEST_SIZE:
+        return f"has the size {max(shape.dimensions)}, at most {LARGEST_SIZE} wanted"
     if shape.HasField("layout") and sorted(order) != list(range(rank)):
         return f"has the layout {list(order)}, an order of {rank} axes wanted"
     return next((problem for part in shape.tuple_shapes if (problem := _odd_shape(part))), "")

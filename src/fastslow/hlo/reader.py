@@ -21,21 +21,24 @@ import hashlib
 import importlib.util
 import re
 import tempfile
+from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
+from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.core.errors import DataError, counted
 from fastslow.core.input_files import read_bytes
 from fastslow.core.isolated import CRASHED, Killed, call_isolated
 from fastslow.hlo.forms import DUMP, FORMS, FROM_JAX, PARSER_BYTES, parse, read_unpacked
 from fastslow.hlo.graph_arrays import tile_config_feat
 from fastslow.hlo.messages import MAX_BYTES, Module, ModuleTuningData, TuningData
-from fastslow.hlo.module_checks import WRITE_AGAIN, check_module
+from fastslow.hlo.module_checks import LARGEST_SIZE, WRITE_AGAIN, check_module
 from fastslow.hlo.texts import as_text
 from fastslow.hlo.verifier import refusal
 
@@ -274,25 +277,38 @@ def _runs(path: Path, tuned: ModuleTuningData) -> dict[str, np.ndarray]:
         return {}
     runtime = np.array([run.profile.compute_time_ns for run in measured], np.int64)
     if all(run.HasField("module_config") for run in measured):
-        ids = np.array(tuned.config_index_to_node, np.int64)
+        ids = list(tuned.config_index_to_node)  # they may be too large for numpy's int64
         nodes = sum(len(part.instructions) for part in tuned.module.computations)
-        if len(ids) and ids.max() >= nodes:
+        if max(ids, default=0) >= nodes:
             problem = (
-                f"config_index_to_node names node {ids.max()}, but the program has {counted(nodes, 'node')}"
+                f"config_index_to_node names node {max(ids)}, but the program has {counted(nodes, 'node')}"
             )
             raise DataError(path, problem, WRITE_AGAIN)
+        if repeated := [node for node, times in Counter(ids).items() if times > 1]:
+            raise DataError(path, f"config_index_to_node names node {repeated[0]} twice", WRITE_AGAIN)
         features = [_layout_features(path, run.module_config.layout_config, len(ids)) for run in measured]
-        return {"node_config_ids": ids, "node_config_feat": np.stack(features), "config_runtime": runtime}
-    defaults = [run.profile.compute_time_ns for run in measured if run.is_default]
+        return {
+            "node_config_ids": np.array(ids, np.int64),
+            "node_config_feat": np.stack(features),
+            "config_runtime": runtime,
+        }
+    defaults = [run for run in measured if run.is_default]
     if not all(run.HasField("op_config") for run in measured) or not defaults:
         problem = (
             f"the runs of HLO module {tuned.module.name!r} mix layouts and tiles, or none is the default"
         )
         raise DataError(path, problem, WRITE_AGAIN)
+    times = [run.profile.compute_time_ns for run in defaults]
+    tiles = {tuple(_tile_row(path, run.op_config.tile_size_config)) for run in defaults}
+    if len({*times}) > 1 and len(tiles) > 1:
+        problem = f"{len(tiles)} configurations of HLO module {tuned.module.name!r} are marked as the default"
+        raise DataError(path, problem, WRITE_AGAIN)
+    rows = [_tile_row(path, run.op_config.tile_size_config) for run in measured]
     return {
-        "config_feat": np.array([_tile_row(run.op_config.tile_size_config) for run in measured], np.float32),
+        "config_feat": np.array(rows, np.float32),
         "config_runtime": runtime,
-        "config_runtime_normalizers": np.full(len(measured), defaults[0], np.int64),
+        # of a default that was measured several times the mean, as of other equal configurations
+        "config_runtime_normalizers": np.full(len(measured), round(mean(times)), np.int64),
     }
 
 
@@ -307,9 +323,16 @@ def _layout_features(path: Path, config, nodes: int) -> np.ndarray:
     for row, node in zip(features, config.nodes, strict=True):
         for tensor, layout in enumerate(node.tensors):
             dims = layout.dims[:LAYOUT_WIDTH]
+            if min(dims, default=0) < -1 or max(dims, default=0) > MAX_DIMENSION:
+                problem = f"a run has the layout {list(dims)}, axes from 0 to {MAX_DIMENSION} wanted"
+                raise DataError(path, problem, WRITE_AGAIN)
             row[tensor, : len(dims)] = dims
     return features.reshape(nodes, -1)
 
 
-def _tile_row(tile) -> list[int]:
+def _tile_row(path: Path, tile) -> list[int]:
+    for bound in chain(tile.kernel_bounds, tile.output_bounds, tile.input_bounds):
+        if not 0 <= bound <= LARGEST_SIZE:
+            problem = f"a run has the tile bound {bound}, 0 to {LARGEST_SIZE} wanted"
+            raise DataError(path, problem, WRITE_AGAIN)
     return tile_config_feat(tile.kernel_bounds, tile.output_bounds, tile.input_bounds)

@@ -22,6 +22,7 @@ from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.opcodes import NEAREST, OPCODES, opcode_number
 from fastslow.competition.reader import Program, program_of
 from fastslow.competition.rules.program_rules import check_program
+from fastslow.competition.schema import REMEDY
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import DataError, counted
 from fastslow.core.figures import save_figure
@@ -29,6 +30,7 @@ from fastslow.core.files import atomic_path, check_writable
 from fastslow.core.settings import resolve
 from fastslow.hlo.graph_arrays import graph_arrays, operand_nodes
 from fastslow.hlo.messages import Module
+from fastslow.hlo.module_checks import WRITE_AGAIN
 from fastslow.hlo.reader import HloProgram
 from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.layout_choices import (
@@ -127,8 +129,12 @@ def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> Conve
         arrays["node_config_feat"] = np.stack([encode(layouts, nodes) for layouts in drawn])
         arrays["config_runtime"] = np.array(cycles, np.int64)
         arrays |= encode_defaults(nodes)
-    program = program_of(ProgramFile(collection, TEST, settings.npz), arrays, settings.label)
-    check_program(program)
+    try:
+        program = program_of(ProgramFile(collection, TEST, settings.npz), arrays, settings.label)
+        check_program(program)
+    except DataError as error:  # of a file that is not there yet
+        _, problem, remedy = error.args
+        raise DataError(source.path, problem, WRITE_AGAIN if remedy == REMEDY else remedy) from None
     return ConvertedProgram(
         **vars(program),
         module=module,

@@ -49,7 +49,8 @@ _ON_ONE = 1  # the type of what is on a single device, which it names
 _DEVICES = re.compile(rb"\b(num_partitions|num_replicas|replica_count) ?= ?([2-9]|[1-9]\d+)\b")
 _Sharded = message_classes(
     "fastslow.sharded",
-    "message Sharding { int64 type = 1; repeated int64 devices = 4; } message Inst { string name = 1; Sharding sharding = 40; } "
+    "message Sharding { int64 type = 1; repeated int64 devices = 4; } "
+    "message Inst { string name = 1; Sharding sharding = 40; } "
     "message Part { repeated Inst instructions = 2; } message Sharded { repeated Part computations = 3; }",
 )["Sharded"]
 _LISTED = 20  # names of dumps in a message
