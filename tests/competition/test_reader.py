@@ -95,6 +95,11 @@ def test_runtimes_of_zero_are_for_test_files(read, kind):
     arrays["config_runtime"][1] = -1
     with refused(r"config_runtime\[1\] is -1, 0 or more wanted"):
         read(kind, arrays, labelled=False)
+    arrays["config_runtime"][:] = 5, *[7] * (len(arrays["config_runtime"]) - 2), 0
+    with refused(
+        r"config_runtime\[\d+\] is 0, 1 or more wanted\. Give every configuration a runtime, or 0 to"
+    ):
+        read(kind, arrays, labelled=False)
 
 
 @pytest.mark.parametrize(("kind", "other"), [("layout", "tile"), ("tile", "layout")])

@@ -94,7 +94,7 @@ class Program:
 def read_npz(file: ProgramFile, labelled: bool = False) -> Program:
     """Read and check one npz file of the competition.
 
-    Tolerated, because real files have them: runtimes of zero (unless ``labelled``), graphs with two
+    Tolerated, because real files have them: runtimes that are all zero (unless ``labelled``), graphs with two
     configurations, identical configurations, one node without edges, layouts that leave axes out.
     ``node_splits``, which nothing here needs, is not read. Tensors of more than six dimensions may occur in
     ``node_feat``.

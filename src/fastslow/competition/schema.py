@@ -24,6 +24,7 @@ _DTYPES = {  # kinds accepted: in words, and a type to save such an array in
     FLOAT + INTEGER: ("an integer or floating-point type", "int8"),
 }
 _UNLABELLED = "A train or valid file needs positive runtimes: is this a test file?"
+_PARTLY = "Give every configuration a runtime, or 0 to all, as a test file does"
 REMEDY = "Correct the file; if it is a published one, delete it and run `make data` again"
 Schema = dict[str, tuple[str, tuple[str | int, ...] | None]]
 _LAYOUTS = len(ROLES) * LAYOUT_WIDTH
@@ -130,25 +131,27 @@ def check_values(path: Path, arrays: Mapping[str, np.ndarray], labelled: bool) -
     Args:
         path: The file, for messages.
         arrays: Arrays of a competition file by key, without those that are streamed.
-        labelled: Require every runtime to be positive (train and valid).
+        labelled: Require every runtime to be positive (train and valid); otherwise all may be 0.
 
     Raises:
         DataError: Names the key, and the position of the first bad number.
     """
     last_node = len(arrays["node_feat"]) - 1
     largest = np.iinfo(np.int64).max
+    partly = not labelled and np.max(arrays.get("config_runtime", 0)) > 0
     ranges = {
         "edge_index": (0, last_node),
         "node_config_ids": (0, last_node),
         "node_opcode": (0, len(OPCODES)),
-        "config_runtime": (1 if labelled else 0, largest),
+        "config_runtime": (1 if labelled or partly else 0, largest),
         "config_runtime_normalizers": (1, largest),
     }
     for key, array in arrays.items():
         if key in ranges:
             low, high = ranges[key]
             wanted = f"{low} or more" if high == largest else f"{low} to {high}"
-            remedy = _UNLABELLED if key == "config_runtime" and labelled else REMEDY
+            of_runtimes = _PARTLY if partly else _UNLABELLED
+            remedy = of_runtimes if key == "config_runtime" and low else REMEDY
             refuse(path, key, array, (array < low) | (array > high), wanted, remedy)
         elif array.dtype.kind in FLOAT:
             with np.errstate(over="ignore"):  # a float64 too large becomes infinite here, and is refused
