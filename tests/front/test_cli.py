@@ -129,6 +129,16 @@ def test_an_error_is_one_line_with_the_remedy(capsys, monkeypatch, tmp_path):
         assert re.fullmatch(r"error: .+\n", said) and message in said, words
 
 
+@cases("command", ["rank", "convert", "measure", "tune", "place"])
+@cases("name", ["loop", "loop.npz", "loop.json", "loop.py:make"])
+def test_a_source_that_is_a_link_to_itself_is_named_where_it_is(capsys, monkeypatch, tmp_path, command, name):
+    monkeypatch.chdir(tmp_path)
+    file = name.partition(":")[0]
+    (tmp_path / file).symlink_to(file)
+    assert cli.main([command, name]) == 1
+    assert f"error: {tmp_path / file}: is a link that leads to itself" in capsys.readouterr().err
+
+
 def test_an_unknown_command_or_option_is_a_usage_error(capsys):
     for words in ([], ["nothing"], ["train", "--fast"], ["submit", "--preset"]):
         with pytest.raises(SystemExit) as ended:

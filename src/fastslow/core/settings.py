@@ -101,7 +101,7 @@ def find_typed(path: str) -> Path:
     """
     here = Path.cwd() / _expanded(path)
     with explain_storage(here):
-        is_here = bool(path) and here.exists()
+        is_here = bool(path) and (here.exists() or here.is_symlink())  # a broken link is named as one
     return here if is_here else find_data(path)
 
 
