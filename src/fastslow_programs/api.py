@@ -260,7 +260,8 @@ def rank(
         else:
             measured = known
         own = _settings(RankSettings, source, arguments, keywords, data_root=data_root, **settings)
-        ranking = rank_source(own, models if isinstance(models, Models) else load_models(models), measured)
+        guides = models if isinstance(models, Models) else load_models(_text("models", models))
+        ranking = rank_source(own, guides, measured)
         if out:
             write_ranking(ranking, own)
     return ranking

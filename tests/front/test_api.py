@@ -85,7 +85,7 @@ def test_wrong_arguments_are_refused(folder):
         (lambda: fastslow.compare(3, "sample"), SettingsError, "one: an int is no path"),
         (lambda: fastslow.blend("a.csv", 3), SettingsError, "csvs: an int is no path"),
         (lambda: fastslow.rank("x" * 300), DataError, "the name is too long"),
-        (lambda: fastslow.rank("program.pb", models={}), SettingsError, "path: a dict is no path"),
+        (lambda: fastslow.rank("program.pb", models={}), SettingsError, "models: a dict is no path"),
         (lambda: fastslow.tune("program.pb", models=3), SettingsError, "models: an int is no path"),
         (lambda: fastslow.convert("program.pb", out=[1]), SettingsError, "out: a list is no path"),
         (lambda: fastslow.rank("program.pb", keywords=3), SettingsError, "keywords: an int is no mapping"),

@@ -48,6 +48,7 @@ UNREAD = {
     "command": ("cache", "options", "space"),
 }
 """Settings that an evaluator does not read."""
+_QUOTED = 80  # characters of a cell in a message
 _FORM = "Give a CSV whose first line is program,weight or program,weight,collection"
 
 
@@ -323,10 +324,14 @@ class FleetSettings(SearchSettings):
         shared["data_root"] = self.folder
         for number, row in enumerate(rows, start=1):
             if not re.fullmatch(r"\d{0,15}\.?\d{1,15}", row["weight"]) or float(row["weight"]) == 0:
-                problem = f"row {number}: the weight {row['weight']!r} is no positive number, as runs a day"
+                weight = repr(row["weight"][:_QUOTED])
+                problem = f"row {number}: the weight {weight} is no positive number, as runs a day"
                 raise DataError(path, problem, _FORM)
+            if not row["program"].strip():
+                raise DataError(path, f"row {number}: the program is empty", _FORM)
             name, colon, function = row["program"].partition(".py:")
-            place = f"{(path.parent / name).absolute()}{colon}{function}"
+            file = resolve(name) if name.startswith("~") else path.parent / name
+            place = f"{file.absolute()}{colon}{function}"
             title = f"{number:03d}-" + clean_name(Path(name).stem)
             collection = row.get("collection", "")
             program = TuneSettings(**shared, source=place, collection=collection, name=title)
