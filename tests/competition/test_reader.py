@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fastslow.competition import node_columns
 from fastslow.competition.opcodes import OPCODES
-from fastslow.competition.reader import read_choices
+from fastslow.competition.reader import read_checked, read_choices
 from fastslow.competition.schema import SCHEMA
 from fastslow.core.errors import DataError
 from helpers.cases import cases
@@ -84,6 +84,21 @@ def test_edges_in_a_circle_are_placed_and_no_others_refused(read, kind, data):
                 read(kind, arrays)
         else:
             assert_same(read(kind, arrays), arrays)
+
+
+@cases(
+    ("kind", "key", "said"),
+    [
+        ("layout", "node_config_default", "key node_config_default is missing"),
+        ("layout", "config_feat", "a layout file has no key config_feat. Its keys are node_feat, .*_default"),
+        ("tiles", "node_feat", "'tiles' is no kind of file. Give layout or tile"),
+    ],
+)
+def test_keys_that_a_file_cannot_have_are_refused_by_name(tmp_path, kind, key, said):
+    path = write_npz(tmp_path / "x.npz", layout_arrays(3, configs=5))
+    assert read_checked(path, "layout", ["node_opcode"]).keys() == {"node_opcode"}
+    with refused(said):
+        read_checked(path, kind, [key])
 
 
 @pytest.mark.parametrize("kind", SCHEMA)

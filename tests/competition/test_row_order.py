@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from fastslow.competition.row_order import LAUNCH, release_of, releases_in_words, row_order
+from fastslow.core.errors import DataError
 from fastslow.kaggle.provenance import digest_of_orders, read_row_orders
-from helpers.competition_files import REAL, layout_arrays, needs_real, write_npz
+from helpers.competition_files import REAL, layout_arrays, needs_real, tile_arrays, write_npz
 
 ID, CONFIGS = "layout:xla:random:x", "node_config_feat"
 
@@ -25,6 +27,17 @@ def test_only_the_order_of_the_rows_counts(tmp_path, rng):
     assert order_of(node_config_feat=rows[:39]).rows != first.rows
     assert digest_of_orders({ID: first}) != digest_of_orders({ID: other})
     assert [*digest_of_orders({ID: first})] == ["layout:xla:random"]
+
+
+def test_what_is_no_layout_file_has_no_order(tmp_path):
+    with pytest.raises(DataError, match=r"x\.npz: has no node_config_feat\. Give a layout file"):
+        row_order(write_npz(tmp_path / "x.npz", tile_arrays(3)))
+    with pytest.raises(
+        DataError, match=r"none\.npz: no such file\. Check its name, or write or copy it again$"
+    ):
+        row_order(tmp_path / "none.npz")
+    with pytest.raises(DataError, match=r"none\.npz: no such file\. Run `make data` again$"):
+        row_order(tmp_path / "npz_all" / "none.npz")
 
 
 @needs_real

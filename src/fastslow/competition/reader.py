@@ -164,8 +164,8 @@ def read_checked(path: Path, kind: str, keys: Iterable[str]) -> dict[str, np.nda
         The arrays by name, of the shapes in ``competition/schema.py``.
 
     Raises:
-        DataError: The file is broken, or an array is missing or has another type or shape. Values are not
-            checked.
+        DataError: The file is broken, the kind is another, or an array is missing or has another type or
+            shape. Values are not checked.
     """
     check_schema(path, kind, read_headers(path), keys)
     return read_arrays(path, keys)

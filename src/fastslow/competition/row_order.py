@@ -14,7 +14,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, ProgramFile, list_programs
-from fastslow.core.npz_io import stream_rows
+from fastslow.core.errors import DataError
+from fastslow.core.npz_io import read_headers, stream_rows
 
 Release = Literal["launch", "reordered", "unknown"]
 _IN_WORDS: Mapping[Release, str] = {
@@ -47,8 +48,10 @@ def row_order(path: Path) -> RowOrder:
     The type that the file stores them as does not count.
 
     Raises:
-        DataError: The file is missing or broken.
+        DataError: The file is missing or broken, or is no layout file.
     """
+    if "node_config_feat" not in read_headers(path):
+        raise DataError(path, "has no node_config_feat", "Give a layout file")
     whole = hashlib.sha256()
     rows = []
     for chunk in stream_rows(path, "node_config_feat"):

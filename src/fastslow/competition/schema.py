@@ -86,14 +86,18 @@ def check_schema(
         The sizes by letter: N nodes, E edges, C configurations and, for layout, K configurable nodes.
 
     Raises:
-        DataError: A key is missing, or has another type or shape; there is no node, configuration
-            or, for layout, configurable node; or there are more than :data:`LARGEST`, or than fit into the
-            machine's memory.
+        DataError: A key is missing, is none of this kind, or has another type or shape; there is no node,
+            configuration or, for layout, configurable node; or there are more than :data:`LARGEST`, or than
+            fit into the machine's memory.
     """
     sizes: dict[str, int] = {}
+    if kind not in SCHEMA:
+        raise DataError(path, f"{kind!r} is no kind of file", f"Give {' or '.join(SCHEMA)}")
     every = SCHEMA[kind] | _OPTIONAL[kind]
+    if foreign := [key for key in keys if key not in every]:
+        raise DataError(path, f"a {kind} file has no key {foreign[0]}", f"Its keys are {', '.join(every)}")
     for key, (kinds, shape) in ({key: every[key] for key in keys} or every).items():
-        if key not in headers and key in _OPTIONAL[kind]:
+        if key not in headers and key in _OPTIONAL[kind] and not keys:
             continue
         if key not in headers:
             other = "tile" if kind == "layout" else "layout"

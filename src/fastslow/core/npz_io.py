@@ -42,15 +42,18 @@ class Header:
 
 
 @contextmanager
-def readable(path: Path, remedy: str) -> Iterator[None]:
-    """Turn any error of reading the broken array file ``path`` in this block into a DataError."""
+def readable(path: Path, remedy: str, missing: str = "") -> Iterator[None]:
+    """Turn any error of reading the broken array file ``path`` in this block into a DataError.
+
+    ``missing`` is the advice where there is no such file, if it differs.
+    """
     try:
         with explain_storage(path):
             yield
     except DataError:
         raise
     except FileNotFoundError:
-        raise DataError(path, "no such file", remedy) from None
+        raise DataError(path, "no such file", missing or remedy) from None
     except MemoryError:
         raise DataError(path, "does not fit into memory", "Run fewer steps at a time (JOBS=1)") from None
     except _UNREADABLE as error:
@@ -63,8 +66,11 @@ def _opened(path: Path, remedy: str = "") -> Iterator[zipfile.ZipFile]:
     check_regular(path)
     published = "npz_all" in Path(path).absolute().parts
     again = "delete it and run `make data` again" if published else "write or copy it again"
+    missing = remedy or (
+        "Run `make data` again" if published else "Check its name, or write or copy it again"
+    )
     remedy = remedy or f"The file is truncated or corrupt: {again}"
-    with readable(path, remedy), zipfile.ZipFile(path) as archive:
+    with readable(path, remedy, missing), zipfile.ZipFile(path) as archive:
         name, times = Counter(archive.namelist()).most_common(1)[0] if archive.namelist() else ("", 1)
         if times > 1:
             raise DataError(path, f"{name} is in it {times} times, and it is unclear which counts", remedy)
