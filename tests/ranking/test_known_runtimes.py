@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -14,7 +15,7 @@ from fastslow.core.errors import DataError
 from fastslow.ensemble.weights import min_max
 from fastslow_programs.ranking import known_runtimes
 from fastslow_programs.ranking.known_models import Configurations, Encoder, Known, Stack
-from fastslow_programs.ranking.known_runtimes import check_known, learn, read_known
+from fastslow_programs.ranking.known_runtimes import check_known, is_faster, learn, read_known
 
 CONFIGS, GROUPS, RULES = 300, 6, 8
 
@@ -162,8 +163,52 @@ def test_the_score_to_expect_is_for_labels_as_noisy_as_the_known_ones():
         assert abs(np.mean(promised[noise]) - np.mean(reached[noise])) < 0.1
     assert np.mean(promised[1.0]) < np.mean(promised[0.02]) - 0.4
     assert f"if they are measured as these: {found.stack.expected_tau:.2f}" in found.words()
+    near = replace(found, changed=(1.0, 4.0))
+    assert near.expected_tau is None and found.expected_tau == found.stack.expected_tau
+    assert "differ from the default in 4.0 choices on average, the known ones in 1.0" in near.words()
     few = learn(made, drawn(measure, np.arange(7)))
     assert few.stack.expected_tau is None and few.words().endswith("too few to tell the score to expect")
+
+
+def test_noise_supports_no_order():
+    """A tau of 0 or below was stated beside how sure the first is."""
+    made, _, _ = program(4)
+    rng = np.random.default_rng(1)
+    learnt = [
+        learn(made, pd.DataFrame({"config": np.arange(16), "runtime": rng.uniform(1, 2, 16)}))
+        for _ in range(6)
+    ]
+    assert {found.has_order for found in learnt} == {True, False}
+    for found in learnt:
+        assert found.has_order == (found.stack.expected_tau > 0)
+        assert found.words().endswith("; the measurements support no order") != found.has_order
+
+
+@pytest.mark.parametrize("rounds", [True, False])
+def test_the_fastest_of_noise_is_rarely_faster_beyond_noise(rounds, rng):
+    """A slow round slows all its runs, so that only a ratio within the round sees 5 %."""
+    many, taken = 200, []
+    for gain in (0.0, 0.05):
+        faster = 0
+        for _ in range(many):
+            drift = rng.normal(0, 0.3 if rounds else 0, 15)[:, None]
+            logs = drift + rng.normal(0, 0.02, (15, 20)) - gain * (np.arange(20) == 7)
+            number, config = np.indices(logs.shape)
+            known = pd.DataFrame(
+                {"id": config.ravel(), "round": number.ravel(), "runtime": np.exp(logs).ravel()}
+            )
+            known = known if rounds else known.drop(columns="round")
+            fastest = known.groupby("id")["runtime"].mean()[1:].idxmin()
+            faster += is_faster(known, fastest, 0)
+        taken.append(faster / many)
+    assert taken[0] <= 0.03 and taken[1] > 0.8
+
+
+def test_without_a_repeated_measurement_the_noise_is_not_known():
+    known = pd.DataFrame({"id": ["a", "b", "b"], "runtime": [1.0, 2.0, 2.002]})
+    assert is_faster(known, "a", "b") is True and is_faster(known, "b", "a") is False
+    assert is_faster(known.head(2), "a", "b") is None and is_faster(known, "a", "c") is None
+    assert is_faster(known.assign(round=[0, 0, 1]), "a", "b") is None, "one round has both"
 
 
 def test_degenerate_programs_are_ranked():
@@ -213,6 +258,7 @@ def test_known_files_are_read(tmp_path):
     path.write_text("runtime, config, round\n2.5, 3, 0\n1e3, 0, 0\n2.75, 3, 1\n")
     known = read_known(path, 4)
     assert known["config"].tolist() == [3, 0, 3] and known["runtime"].tolist() == [2.5, 1000.0, 2.75]
+    assert known["round"].tolist() == [0, 0, 1], "which a comparison of two configurations pairs"
     with pytest.raises(DataError, match="no such file"):
         read_known(tmp_path / "other.csv", 4)
     for encoding in ("utf-8-sig", "utf-16"):  # with a byte-order mark

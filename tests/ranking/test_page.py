@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fastslow.steps.finished_run import AppliedRule
@@ -135,16 +136,29 @@ def vars_of(shown):
     return {name: getattr(shown, name) for name in Ranking.__dataclass_fields__}
 
 
-@pytest.mark.parametrize("chance", [0.3, 0.9])
-def test_known_runtimes_decide_whether_the_first_is_taken(chance):
-    learnt = SimpleNamespace(
+def learnt_of(tau=0.4, neighbours=False, chance=0.5):
+    """What a ranking reads of known runtimes."""
+    return SimpleNamespace(
         words=lambda: "known runtimes: 8",
         faster=lambda than: np.full(80, 1 - chance),
         measurements=8,
-        stack=SimpleNamespace(expected_tau=0.4),
+        has_order=tau > 0,
+        are_neighbours=neighbours,
+        expected_tau=None if neighbours else tau,
     )
-    shown = ranking(learnt=learnt)
-    shown = Ranking(**{**vars_of(shown), "rows": shown.rows.assign(known=np.nan)})
+
+
+def measured(known, learnt=None, repeats=()):
+    """Return a ranking of some known runtimes, by configuration; its first is configuration 3."""
+    shown = ranking(learnt=learnt or learnt_of())
+    rows = shown.rows.assign(known=shown.rows["config"].map(known))
+    values = [(config, value) for config, value in known.items()] + [*repeats]
+    return replace(shown, rows=rows, known=pd.DataFrame(values, columns=["id", "runtime"]))
+
+
+@pytest.mark.parametrize("chance", [0.3, 0.9])
+def test_known_runtimes_decide_whether_the_first_is_taken(chance):
+    shown = measured({3: 1.0}, learnt_of(chance=chance))
     first = shown.table["config"].iloc[0]
     said = f"onfiguration {first}: it is faster" if chance > 0.8 else f"configuration {first} is faster"
     assert said in shown.verdict() and shown.verdict().endswith(f"a probability of {100 * chance:.0f} %.")
@@ -155,19 +169,43 @@ def test_known_runtimes_decide_whether_the_first_is_taken(chance):
     ]
 
 
-@pytest.mark.parametrize("known", [{9: 1.0, 3: 2.0}, {9: 1.0}])
-def test_what_was_measured_comes_before_what_is_predicted(known):
+@cases(
+    "known, said",
+    [
+        ({9: 1.0, 3: 2.0}, "Take configuration 9, the fastest that was measured; the default was not"),
+        (
+            {9: 1.0, 3: 2.0, 0: 2.0},
+            "Take configuration 9, the fastest that was measured; no run was repeated.",
+        ),
+        ({9: 2.0, 3: 2.0, 0: 1.0}, "Keep the default: it is the fastest that was measured."),
+        ({9: 1.0}, "Measure configuration 3 next, the first of the ranking; the fastest"),
+    ],
+)
+def test_what_was_measured_comes_before_what_is_predicted(known, said):
     """The first is configuration 3: measured, and slower than 9; or not measured yet."""
-    learnt = SimpleNamespace(words=lambda: "known", faster=lambda than: np.full(80, 0.5))
-    shown = ranking(learnt=learnt)
-    shown = Ranking(**{**vars_of(shown), "rows": shown.rows.assign(known=shown.rows["config"].map(known))})
-    assert shown.table["config"].iloc[0] == 3
-    if 3 in known:
-        assert shown.verdict() == "Take configuration 9, the fastest that was measured."
-    else:
-        assert shown.verdict().startswith(
-            "Measure configuration 3 next, the first of the ranking; the fastest"
-        )
+    assert measured(known).table["config"].iloc[0] == 3
+    assert measured(known).verdict().startswith(said)
+
+
+@cases("noise, said", [(0.1, "Keep the default: configuration 9,"), (0.001, "Take configuration 9,")])
+def test_a_configuration_is_taken_only_if_it_is_faster_than_the_default_beyond_noise(noise, said):
+    """`rank` said "Take configuration 9" of noise, of which `measure` said "Keep the default"."""
+    repeats = [(config, 1 + noise * n) for n in (1, 2) for config in (0, 3)]
+    shown = measured({9: 0.98, 3: 1.0, 0: 1.0}, repeats=repeats)
+    assert shown.verdict().startswith(f"{said} the fastest that was measured"), shown.verdict()
+    assert shown.verdict().endswith("beyond noise." if noise < 0.1 else "is not faster beyond noise.")
+
+
+def test_measurements_that_support_no_order_send_nobody_to_the_first():
+    shown = measured({9: 1.0, 0: 2.0}, learnt_of(tau=-0.1))
+    assert shown.verdict().startswith("Take configuration 9, the fastest that was measured")
+    assert not any(said.startswith("sure: ") for said in shown.words())
+    assert "faster" not in shown.table and shown.numbers()[0].value == "not known"
+
+
+def test_no_tau_is_expected_of_others_where_only_neighbours_of_the_default_are_known():
+    number = measured({9: 1.0}, learnt_of(neighbours=True)).numbers()[2]
+    assert number.value == "not known" and "nearer to the default" in number.note
 
 
 @cases("name", [IMAGE, "x" * 300, "a$b^{c}$ & 'd' \"e\"", "-->{}{0}%s"])

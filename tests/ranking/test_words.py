@@ -55,6 +55,32 @@ def test_advice_that_the_estimates_refute_is_withdrawn(cycles, left):
     assert estimated.changes()["choice"].tolist() == left
 
 
+@pytest.mark.parametrize(("column", "left"), [("runtime", [1]), ("known", [1]), ("no option", [0, 1])])
+def test_advice_that_measured_runtimes_refute_is_withdrawn(column, left):
+    """Of a published file an option was advised whose median runtime is 2 % above the default's."""
+    ranked = ranking()
+    first, second, _ = (choice.values[ranked.rows["config"]] for choice in ranked.choices)
+    runtime = 100.0 + 2 * first - second
+    if column == "known":
+        runtime[ranked.rows["config"] >= 80] = np.nan
+    if column == "no option":
+        runtime[first + second > 0] = np.nan
+    rows = ranked.rows.assign(**{"runtime" if column == "runtime" else "known": runtime})
+    assert replace(ranked, rows=rows).changes()["choice"].tolist() == left
+
+
+def test_nothing_is_to_change_where_the_default_is_the_first_and_the_fastest_that_was_measured():
+    ranked = ranking()
+    first = int(ranked.rows["config"].iloc[0])
+    known = ranked.rows["config"].map({first: 1.0, 1: 2.0})
+    best = replace(ranked, rows=ranked.rows.assign(known=known), compared_with=Default(first, "it"))
+    assert best.changes().empty
+    said = "to change: nothing; the default is the first, and the fastest that was measured"
+    assert said in best.words()
+    other = replace(best, compared_with=Default(1, "another"))
+    assert not other.changes().empty
+
+
 def test_how_sure_the_fastest_is_is_told_of_the_default_and_of_all_others():
     trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(60, 2.0), [], [], False, False)
     ranked = replace(ranking(), judge=lambda: trust)
@@ -104,7 +130,9 @@ def test_where_there_is_nothing_to_choose_nothing_is_sure():
 def test_where_runtimes_are_known_the_rule_is_judged_by_them():
     ranked = ranking()
     known = ranked.rule.prediction[ranked.table["config"]] * np.where(ranked.table["rank"] <= 4, -1, np.nan)
-    learnt = SimpleNamespace(words=lambda: "known runtimes: 4", faster=lambda than: np.full(160, 0.5))
+    learnt = SimpleNamespace(
+        words=lambda: "known runtimes: 4", faster=lambda than: np.full(160, 0.5), has_order=True
+    )
     words = " ".join(replace(ranked, rows=ranked.rows.assign(known=known), learnt=learnt).words())
     assert "copies, ascending (Kendall's tau -1.00 on the known runtimes) agrees" in words
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtr
+from scipy.special import stdtr, stdtrit
 
 from fastslow.competition.runtimes import RUNTIME, are_runtimes
 from fastslow.core.errors import DataError, counted, with_article
@@ -33,6 +33,8 @@ KNOWN_COLUMNS = ("config", "runtime")
 _READ = (*KNOWN_COLUMNS, "id", "round")
 _BLOCK = 500  # configurations of one covariance matrix
 _NAMED = 5  # unknown columns that a message names
+_LEVEL = 0.99  # of the interval of a ratio, as `fastslow measure` has it
+_NEAR = 0.5  # of the choices that others change; known ones that change fewer are neighbours of the default
 _FORM = (
     "Write a CSV file with the columns id (of ranking.csv; or for a competition file config, the position "
     "from 0) and runtime (above 0)"
@@ -55,7 +57,8 @@ def read_known(
             so that these need ``id``.
 
     Returns:
-        ``config`` int64 and ``runtime`` float64, in the order of the file, at least one row.
+        ``config`` int64, ``runtime`` float64 and, where it is given, ``round`` int64, in the order of the
+        file, at least one row.
 
     Raises:
         DataError: The file is missing, no table, empty, lacks a column or has an unknown one, or a row is no
@@ -82,7 +85,8 @@ def check_known(
         of_file: As for :func:`read_known`.
 
     Returns:
-        ``config`` int64 and ``runtime`` float64, in the order of the table, at least one row.
+        ``config`` int64, ``runtime`` float64 and, where it is given, ``round`` int64, in the order of the
+        table, at least one row.
 
     Raises:
         DataError: As for :func:`read_known`, the file aside.
@@ -124,8 +128,11 @@ def check_known(
             problem = f"row {row + 1} has {name} {str(known[name].iloc[row]) or 'nothing'}, not {rule}"
             raise DataError(source, problem, _FORM)
     result = pd.DataFrame({"config": config.astype(np.int64), "runtime": runtime})
-    copies = result.assign(round=number).duplicated().to_numpy()
-    if "round" in known.columns and copies.any():
+    if "round" not in known.columns:
+        return result
+    result["round"] = number.astype(np.int64)
+    copies = result.duplicated().to_numpy()
+    if copies.any():
         row = int(copies.argmax())
         problem = f"row {row + 1} repeats the configuration, the round and the runtime of an earlier row"
         raise DataError(source, problem, "Leave out the copy: every measurement counts once")
@@ -170,6 +177,40 @@ def _positions(given: pd.Series, ids: np.ndarray, source: object) -> list[int]:
     return [places[identity] for identity in given]
 
 
+def is_faster(known: pd.DataFrame, one: str, than: str) -> bool | None:
+    """Return whether a configuration was measured to be faster than another one beyond noise.
+
+    It is where Student's interval of the logarithm of their ratio is below 0. With rounds the ratio is taken
+    in each round, as `fastslow measure` does; without, the noise is that of all repeated rows. The fastest of
+    many is so partly by luck, so the level is that of all comparisons together (Bonferroni).
+
+    Args:
+        known: ``id``, ``runtime`` and, where it is given, ``round``.
+        one: Identity of the configuration.
+        than: Identity of the other one.
+
+    Returns:
+        None where one of them was not measured, or where no repeated measurement tells the noise.
+    """
+    known = known.assign(log=np.log(known["runtime"]))
+    by_config = known.groupby("id")["log"]
+    count, mean = by_config.count(), by_config.mean()
+    if not {one, than} <= {*count.index}:
+        return None
+    if "round" in known.columns:
+        logs = known.pivot_table("log", "round", "id")
+        ratios = (logs[one] - logs[than]).dropna()
+        difference, error, freedom = ratios.mean(), ratios.sem(), len(ratios) - 1
+    else:
+        difference, freedom = mean[one] - mean[than], len(known) - len(count)
+        squares = ((known["log"] - by_config.transform("mean")) ** 2).sum()
+        error = np.sqrt(squares / max(freedom, 1) * (1 / count[one] + 1 / count[than]))
+    if freedom < 1:
+        return None
+    tail = (1 - _LEVEL) / 2 / (len(count) - 1)
+    return bool(difference - stdtrit(freedom, tail) * error < 0)
+
+
 @dataclass(frozen=True)
 class Learnt:
     """What is expected of all configurations of a program after some were measured.
@@ -179,12 +220,35 @@ class Learnt:
         measurements: Number of the measurements.
         stack: The models.
         inputs: All configurations as the models read them.
+        changed: Mean number of choices in which the known and the other configurations differ from the
+            default.
     """
 
     mean: np.ndarray
     measurements: int
     stack: Stack
     inputs: Inputs
+    changed: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def are_neighbours(self) -> bool:
+        """Whether the known ones are nearer to the default than the others, as those of a search are."""
+        known, others = self.changed
+        return known < _NEAR * others
+
+    @property
+    def has_order(self) -> bool:
+        """Whether the measurements support an order: known ones that are left out are predicted.
+
+        It is True where there are too few to tell.
+        """
+        tau = self.stack.expected_tau
+        return tau is None or tau > 0
+
+    @property
+    def expected_tau(self) -> float | None:
+        """Kendall's tau to expect on the others; None with too few known ones, or if these are neighbours."""
+        return None if self.are_neighbours else self.stack.expected_tau
 
     def faster(self, than: int) -> np.ndarray:
         """Return the probability ``(C,)`` that each configuration is faster than one, by its position.
@@ -205,6 +269,14 @@ class Learnt:
         score = "too few to tell the score to expect"
         if tau is not None:
             score = f"expected Kendall's tau on others, if they are measured as these: {tau:.2f}"
+        if tau is not None and self.are_neighbours:
+            known, others = self.changed
+            score = (
+                f"no score is expected of the others: they differ from the default in {others:.1f} choices "
+                f"on average, the known ones in {known:.1f}"
+            )
+        if not self.has_order:
+            score += "; the measurements support no order"
         of = counted(len(self.stack.left_out), "configuration")
         return f"known runtimes: {self.measurements}, of {of}; {score}"
 

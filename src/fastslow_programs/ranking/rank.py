@@ -30,7 +30,14 @@ from fastslow_programs.program.configurations import Default, find_default, iden
 from fastslow_programs.program.convert import ConvertedProgram, estimate_cycles, make_program, write_npz
 from fastslow_programs.program.measured import MEASURED_FOLDER
 from fastslow_programs.ranking.choices import NamedChoice, name_choices
-from fastslow_programs.ranking.known_runtimes import Learnt, check_known, configurations_of, learn, read_known
+from fastslow_programs.ranking.known_runtimes import (
+    KNOWN_COLUMNS,
+    Learnt,
+    check_known,
+    configurations_of,
+    learn,
+    read_known,
+)
 from fastslow_programs.ranking.models import Models, describe_run, read_models
 from fastslow_programs.ranking.result import Ranking, make_table
 from fastslow_programs.ranking.settings import RankSettings
@@ -60,7 +67,7 @@ class Subject:
         program: The program as a competition file holds it.
         default: What others are compared with.
         ids: ``(C,)`` identity of each configuration.
-        known: Measured runtimes, ``config`` and ``runtime``; None without any.
+        known: Measured runtimes, ``config``, ``runtime`` and, where it is given, ``round``; None without any.
         known_from: Where these were kept, empty where the user gave them.
     """
 
@@ -69,6 +76,11 @@ class Subject:
     ids: np.ndarray
     known: pd.DataFrame | None
     known_from: str
+
+    @property
+    def measurements(self) -> pd.DataFrame | None:
+        """The measured runtimes with the ``id`` of the configuration, which equal configurations share."""
+        return None if self.known is None else self.known.assign(id=self.ids[self.known["config"]])
 
     @property
     def converted(self) -> ConvertedProgram | None:
@@ -139,6 +151,7 @@ def rank_source(
         defaults_remedy=_defaults_remedy(run, subject.program),
         advice=_advice(settings, subject),
         learnt=learnt,
+        known=subject.measurements,
         known_from=subject.known_from,
         find_rule=lambda: best_rule(run, predicted.graphs, subject.program.name),
         judge=lambda: None if learnt else _judge(models, kind, predicted.graph),
@@ -209,8 +222,17 @@ def learn_known(run: FinishedRun, subject: Subject, predicted: Predicted) -> Lea
     inputs = configurations_of(
         graph, run.collection.kind, predicted.graphs.config_columns, predicted.choices, predicted.members
     )
-    learnt = learn(inputs, subject.known.assign(config=row[subject.known["config"]]))
-    return replace(learnt, mean=graph.expand(learnt.mean), inputs=learnt.inputs.take(row))
+    known = subject.known[[*KNOWN_COLUMNS]]
+    learnt = learn(inputs, known.assign(config=row[known["config"]]))
+    is_known = np.isin(row, row[known["config"]])
+    changed = np.sum([choice.values != choice.default for choice in predicted.choices], 0) + 0 * row
+    others = changed if is_known.all() else changed[~is_known]
+    return replace(
+        learnt,
+        mean=graph.expand(learnt.mean),
+        inputs=learnt.inputs.take(row),
+        changed=(float(changed[is_known].mean()), float(others.mean())),
+    )
 
 
 def _rows(

@@ -25,7 +25,7 @@ from fastslow.steps.finished_run import AppliedRule
 from fastslow_programs.program.configurations import Default
 from fastslow_programs.program.convert import count_failures
 from fastslow_programs.ranking.choices import NamedChoice, describe_differences, differences, effects
-from fastslow_programs.ranking.known_runtimes import Learnt
+from fastslow_programs.ranking.known_runtimes import Learnt, is_faster
 from fastslow_programs.ranking.trust import TOLD, Trust, describe_estimates
 
 _SENTENCES = 5  # of effects, and of changes
@@ -64,6 +64,7 @@ class Ranking(Shown):
             program names none.
         advice: What to do while no runtime is known, in sentences; none otherwise.
         learnt: What measured runtimes added, None without any.
+        known: These measurements: ``id``, ``runtime`` and, where it is given, ``round``.
         known_from: Where these were kept and who measured them, empty where the user gave them.
         find_rule: Gives the best trivial rule and its ranking, None for a single model.
         judge: Gives how far to trust the ranking, None where the run's features are not known.
@@ -83,6 +84,7 @@ class Ranking(Shown):
     defaults_remedy: str = ""
     advice: Sequence[str] = ()
     learnt: Learnt | None = None
+    known: pd.DataFrame | None = None
     known_from: str = ""
     find_rule: Callable[[], AppliedRule | None] = _nothing
     judge: Callable[[], Trust | None] = _nothing
@@ -247,21 +249,36 @@ class Ranking(Shown):
 
     def _measured_verdict(self, first: int) -> str:
         """Return which configuration to take, or to measure, where some runtimes are known."""
-        known = self.rows.dropna(subset="known")
-        fastest = int(known.loc[known["known"].idxmin(), "config"]) if len(known) else first
-        if first != fastest and first in known["config"].to_numpy():
-            return f"Take configuration {fastest}, the fastest that was measured."
-        if first != fastest:
-            measured = f"the fastest that was measured is configuration {fastest}"
-            return f"Measure configuration {first} next, the first of the ranking; {measured}."
+        assert self.learnt is not None, "it is asked where some runtimes are known"
+        measured = self._measured
+        fastest = int(measured.idxmin()) if len(measured) else first
+        if len(measured) and first not in measured and self.learnt.has_order:
+            known = f"the fastest that was measured is configuration {fastest}"
+            return f"Measure configuration {first} next, the first of the ranking; {known}."
         default = self.compared_with.config
-        slower = None if default is None else self.faster(first)
-        if slower is None or default == first:
-            return f"Take configuration {first}, the first of the ranking."
+        if default in measured and measured[default] == measured[fastest]:
+            return f"Keep {self._compared}: it is the fastest that was measured."
+        best = f"configuration {fastest}, the fastest that was measured"
+        beyond_noise = self._is_faster_than_default(fastest)
+        if beyond_noise:
+            return f"Take {best}: it is faster than {self._compared} beyond noise."
+        if beyond_noise is False:
+            return f"Keep {self._compared}: {best}, is not faster beyond noise."
+        slower = None if default is None or measured.get(first) != measured.min() else self.faster(first)
+        if slower is None:
+            only = "no run was repeated" if default in measured else f"{self._compared} was not measured"
+            return f"Take {best}." if default is None else f"Take {best}; {only}."
         than = f"faster than {self._compared} with a probability of {percent(1 - slower[default])}"
         if 1 - slower[default] >= _LIKELY:
             return f"Take configuration {first}: it is {than}."
         return f"Keep {self._compared}, or measure more: configuration {first} is {than}."
+
+    def _is_faster_than_default(self, config: int) -> bool | None:
+        """Return whether a configuration was measured below the default beyond noise; None: not known."""
+        if self.known is None or self.compared_with.config is None:
+            return None
+        ids = self.rows.set_index("config")["id"]
+        return is_faster(self.known, ids[config], ids[self.compared_with.config])
 
     def _gain(self) -> str:
         gains = [line.removeprefix("to gain: ") for line in self.advice if line.startswith("to gain: ")]
@@ -347,9 +364,12 @@ class Ranking(Shown):
 
     def _expected_number(self) -> Number:
         if self.learnt:
-            tau = self.learnt.stack.expected_tau
+            tau = self.learnt.expected_tau
             value = "not known" if tau is None else f"{tau:.2f}"
-            return Number("expected Kendall's tau", value, "on the others, if they are measured as these")
+            note = "on the others, if they are measured as these"
+            if self.learnt.are_neighbours:
+                note = "the known configurations are nearer to the default than the others"
+            return Number("expected Kendall's tau", value, note)
         if self.trust and self.trust.kind == "tile" and not self.trust.unlike:
             share = percent((self.trust.scores == 1).mean())
             note = f"of {len(self.trust.scores)} kernels that no model was trained on"
@@ -403,8 +423,11 @@ class Ranking(Shown):
         Returns:
             Rows of ``effects``, the fastest first, one per choice, only of choices whose default is known. An
             option is left out if the compiler estimates no configuration that takes it below the default's
-            cycles.
+            cycles, or if the median of its measured runtimes is not below that of the default's option. None
+            is left where the default is the first of the ranking and the fastest that was measured.
         """
+        if self._is_default_best:
+            return self.effects.head(0)
         known = [number for number, choice in enumerate(self.choices) if choice.known]
         sure = self.effects[self.effects["choice"].isin(known)]
         rows = sure[sure["effect"] + _SURE * sure["standard_error"] < 0].sort_values("effect", kind="stable")
@@ -413,11 +436,35 @@ class Ranking(Shown):
         return rows.drop_duplicates("choice").reset_index(drop=True)
 
     def _is_refuted(self, number: int, option: str) -> bool:
-        """Return whether configurations that take an option were estimated, and none is below the default."""
+        """Return whether no estimate of an option is below the default, or its runtimes are not lower."""
         choice = self.choices[number]
+        position = choice.options.index(option)
         estimates = self.estimates()
-        taken = choice.values[estimates["config"].to_numpy(int)] == choice.options.index(option)
-        return bool(taken.any() and estimates["vs_default"][taken].min() >= 1)
+        taken = choice.values[estimates["config"].to_numpy(int)] == position
+        by_estimates = taken.any() and estimates["vs_default"][taken].min() >= 1
+        values = choice.values[self._measured.index]
+        median = self._measured.groupby(values).median()
+        by_runtimes = {position, choice.default} <= {*median.index} and median[position] >= median[
+            choice.default
+        ]
+        return bool(by_estimates or by_runtimes)
+
+    @property
+    def _measured(self) -> pd.Series:
+        """Mean runtime of each configuration that was measured, by its position; of the file, or known."""
+        by_id = self.rows.set_index("config").groupby("id")
+        for name in ("known", "runtime"):
+            if name in self.rows:
+                return by_id[name].transform("mean").dropna()
+        return pd.Series(dtype=float)
+
+    @property
+    def _is_default_best(self) -> bool:
+        """Whether the default is the first of the ranking and the fastest that was measured."""
+        first, measured = self.compared_with.config, self._measured
+        if first != self.table["config"].iloc[0] or first not in measured:
+            return False
+        return bool(measured[first] == measured.min())
 
     def _changes(self) -> list[str]:
         if self.all_alike:
@@ -429,7 +476,12 @@ class Ranking(Shown):
         if self.choices and not any(choice.known for choice in self.choices):
             return ["to change: no advice, since the compiler's default is not known"]
         if rows.empty:
-            also = ", or the compiler's estimates refute it" if self.default_cycles else ""
+            if self._is_default_best:
+                return ["to change: nothing; the default is the first, and the fastest that was measured"]
+            against = ["the compiler's estimates refute it"] if self.default_cycles else []
+            if len(self._measured):
+                against.append("the measured runtimes refute it")
+            also = "".join(f", or {refuted}" for refuted in against)
             return [f"to change: nothing; no option is surely predicted faster than the default's{also}"]
         to_do = "to measure first" if self.advice else "to change"
         likely = [f"{to_do}: {_effect_in_words(row)}" for row in rows.head(_SENTENCES).itertuples()]
@@ -469,7 +521,8 @@ class Ranking(Shown):
     def faster(self, than: int) -> np.ndarray | None:
         """Return the probability ``(C,)`` that each configuration is faster than one; equal ones count half.
 
-        Configurations are named by their position in the file. It is None where it is not known.
+        Configurations are named by their position in the file. It is None where it is not known, and where
+        the measured runtimes support no order.
 
         Raises:
             SettingsError: There is no configuration at this position.
@@ -480,7 +533,7 @@ class Ranking(Shown):
         if self.all_alike:
             return np.full(len(self.rows), 0.5)
         if self.learnt:
-            return self.learnt.faster(than)
+            return self.learnt.faster(than) if self.learnt.has_order else None
         return self.trust.faster(self._in_file_order, than) if self.trust else None
 
     @cached_property
