@@ -288,7 +288,11 @@ def named(**columns):
 
 
 NO_TABLE = {
-    "dict": ({"config": [0], "runtime": [1.0]}, "known: is a dict, a table of pandas is wanted"),
+    "dict": (
+        {"config": [0], "runtime": [1.0]},
+        "known: is a dict, a table of pandas is wanted. Give a pandas.DataFrame with the columns id",
+    ),
+    "no column": (named(id=["c0"]).drop(columns="runtime"), "no column runtime. Give a pandas.DataFrame"),
     "column": (pd.Series([1.0]), "is a Series"),
     "array": (np.zeros((1, 2)), "is an ndarray"),
     "an id that is a list": (named(id=[["c0"]]), r"row 1 has id \['c0'\], which is no configuration"),

@@ -97,6 +97,7 @@ def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
     assert ranking.words()[2].startswith("to keep: the compiler's default")
     assert ranking.words()[3].endswith("configs=8; rank " + f"{dots} with known=")
     assert "runtime" not in table and ranking.estimates().empty
+    assert ranking.trust.remedy.startswith("Measure some configurations (fastslow measure)")
     assert re.match("not known, .*SET=estimate=10", ranking.summary()["compiler's own layouts"])
 
 
@@ -121,6 +122,20 @@ def test_what_no_model_reads_is_not_missed(home, dots, monkeypatch):
     recipe = {"settings": {"compiler_defaults": False}}
     monkeypatch.setattr("fastslow_programs.ranking.rank.read_recipe", lambda folder: recipe)
     assert "compiler's own layouts" not in rank_source(RankSettings(source=dots, configs=8)).summary()
+
+
+def test_an_npz_is_not_to_be_measured_by_a_command_that_refuses_it(home, tmp_path):
+    """A remedy is there where another order can be better, and where it can be followed."""
+    path = test_program("layout-xla-default").path
+    said = " ".join(rank_source(RankSettings(source=str(path))).trust.words())
+    assert (
+        "Write the id and the runtime of those that you measured" in said and "fastslow measure" not in said
+    )
+    with np.load(path) as file:
+        alike = {key: file[key] for key in file.files}
+    alike["node_config_feat"] = np.repeat(alike["node_config_feat"][:1], len(alike["config_runtime"]), 0)
+    one = rank_source(RankSettings(source=str(write_npz(tmp_path / "one.npz", alike))))
+    assert one.verdict().endswith("are one program: any will do.") and one.trust.remedy == ""
 
 
 def test_a_random_file_alone_lacks_its_default_file(home, tmp_path):
@@ -198,7 +213,7 @@ def test_the_collection_is_that_of_the_folder_or_of_the_setting(home, tmp_path):
         ("a.npz", layout_arrays(1), {"estimate": 3}, SettingsError, "estimate: 3 is not 0 for an npz"),
         ("a.npz", layout_arrays(1), {"default": 8}, SettingsError, "default: 8 is not a position below 8"),
         ("a.pb", b"x", {"collection": "tile:xla"}, SettingsError, "collection: 'tile:xla' is not a layout"),
-        ("a.npz", None, {}, DataError, r"a\.npz: no such file"),
+        ("a.npz", None, {}, DataError, r"a\.npz: no such file. Give .*or an npz for rank and tune"),
     ],
 )
 def test_bad_input_is_refused_by_name(home, tmp_path, name, content, settings, error, said):

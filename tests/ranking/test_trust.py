@@ -137,7 +137,8 @@ def test_where_nothing_like_it_was_scored_nothing_is_expected(program, said):
         assert trust.faster(np.arange(3.0), 0) is None and trust.facts()["unlike"] == trust.unlike
         assert [trust.band(level) for level in LEVELS] == [None] * len(LEVELS)
         (reason,) = trust.unlike
-        assert said in reason and trust.words()[1].startswith(f"no score is expected: {reason}; measure some")
+        assert said in reason and trust.words()[1] == f"no score is expected: {reason}"
+        assert replace(trust, remedy="Measure.").words()[1] == f"{trust.words()[1]}. Measure."
     assert at(evidence, 0.1).unlike == [] and at(evidence, 0.1).band(TOLD)
     for level in (0, 0.99, 1.5, 90):
         with pytest.raises(SettingsError, match=f"level: {level} is none of 0.5, 0.8, 0.9"):

@@ -114,7 +114,8 @@ class Source:
             path = dump_in(path)
         check_regular(path)
         if not path.is_file():
-            raise DataError(path, "no such file", "Give an HLO file, or model.py:FUNCTION for a JAX function")
+            remedy = "Give an HLO file, model.py:FUNCTION for a JAX function, or an npz for rank and tune"
+            raise DataError(path, "no such file", remedy)
         if function and kernel:
             raise SettingsError("kernel", f"{kernel!r} is not empty, but {text!r} is one program")
         return cls(path, function, kernel)

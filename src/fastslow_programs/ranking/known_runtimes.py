@@ -35,10 +35,12 @@ _BLOCK = 500  # configurations of one covariance matrix
 _NAMED = 5  # unknown columns that a message names
 _LEVEL = 0.99  # of the interval of a ratio, as `fastslow measure` has it
 _NEAR = 0.5  # of the choices that others change; known ones that change fewer are neighbours of the default
-_FORM = (
-    "Write a CSV file with the columns id (of ranking.csv; or for a competition file config, the position "
-    "from 0) and runtime (above 0)"
+_COLUMNS = (
+    "the columns id (of ranking.csv; or for a competition file config, the position from 0) and runtime "
+    "(above 0)"
 )
+_FORM = f"Write a CSV file with {_COLUMNS}"
+_TABLE = f"Give a pandas.DataFrame with {_COLUMNS}, or the path of such a CSV file"
 
 
 def read_known(
@@ -91,20 +93,20 @@ def check_known(
     Raises:
         DataError: As for :func:`read_known`, the file aside.
     """
+    form = _FORM if isinstance(source, Path) else _TABLE
     if not isinstance(known, pd.DataFrame):
-        raise DataError(
-            source, f"is {with_article(type(known).__name__)}, a table of pandas is wanted", _FORM
-        )
+        problem = f"is {with_article(type(known).__name__)}, a table of pandas is wanted"
+        raise DataError(source, problem, form)
     if twice := sorted({str(name) for name in known.columns[known.columns.duplicated()]}):
-        raise DataError(source, f"has the column {', '.join(twice)} twice", _FORM)
+        raise DataError(source, f"has the column {', '.join(twice)} twice", form)
     by_id = ids is not None and "id" in known.columns
     needed = ("id" if by_id else "config", "runtime")
     if missing := [name for name in needed if name not in known.columns]:
-        raise DataError(source, f"has no column {' or '.join(missing)}", _FORM)
+        raise DataError(source, f"has no column {' or '.join(missing)}", form)
     if unknown := [str(name) for name in known.columns if name not in _READ]:
         more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
         problem = f"has the unknown column {', '.join(unknown[:_NAMED])}{more}"
-        raise DataError(source, problem, _FORM)
+        raise DataError(source, problem, form)
     if not of_file and not by_id:
         problem = "names configurations by config without id: another draw has other positions"
         raise DataError(source, problem, "Give the column id, as in ranking.csv and in what `measure` writes")
@@ -114,7 +116,7 @@ def check_known(
             _refuse_contradiction(known, ids, source)
         known = known.assign(config=positions)
     if not len(known):
-        raise DataError(source, "holds no measurement", _FORM)
+        raise DataError(source, "holds no measurement", form)
     config, runtime = (_numbers(known[name]) for name in KNOWN_COLUMNS)
     number = _numbers(known["round"]) if "round" in known.columns else np.zeros(len(known))
     within = (config >= 0) & (config < num_configs) & (config == np.floor(config))
@@ -126,7 +128,7 @@ def check_known(
         if not right.all():
             row = int(right.argmin())
             problem = f"row {row + 1} has {name} {str(known[name].iloc[row]) or 'nothing'}, not {rule}"
-            raise DataError(source, problem, _FORM)
+            raise DataError(source, problem, form)
     result = pd.DataFrame({"config": config.astype(np.int64), "runtime": runtime})
     if "round" not in known.columns:
         return result

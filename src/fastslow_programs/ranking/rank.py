@@ -44,6 +44,11 @@ from fastslow_programs.ranking.settings import RankSettings
 from fastslow_programs.ranking.trust import ADVISED, Trust, advise
 
 _DESCRIBED = 10  # configurations of either end of the ranking
+_TO_WRITE = (
+    "Write the id and the runtime of those that you measured into a CSV file, and rank again with "
+    "known=FILE.csv"
+)
+_TO_RUN = "Measure some configurations (fastslow measure), and rank again with known=FILE.csv"
 _FROM_COMPILER = "with SET=estimate=10 the compiler names them"
 _FROM_FILE = "they are read from default/SPLIT/NAME.npz beside a random/SPLIT/NAME.npz"
 
@@ -154,7 +159,7 @@ def rank_source(
         known=subject.measurements,
         known_from=subject.known_from,
         find_rule=lambda: best_rule(run, predicted.graphs, subject.program.name),
-        judge=lambda: None if learnt else _judge(models, kind, predicted.graph),
+        judge=lambda: None if learnt else _judge(models, kind, predicted.graph, _remedy(subject)),
     )
 
 
@@ -247,9 +252,17 @@ def _rows(
     return rows
 
 
-def _judge(models: Models, kind: str, graph: Graph) -> Trust | None:
+def _judge(models: Models, kind: str, graph: Graph, remedy: str) -> Trust | None:
     seen = models.seen(kind)
-    return None if seen is None else seen.judge(kind, graph)
+    return None if seen is None else replace(seen.judge(kind, graph), remedy=remedy)
+
+
+def _remedy(subject: Subject) -> str:
+    """Return how to know more than the models do; nothing where all configurations are one program."""
+    if len({*subject.ids}) == 1:
+        return ""
+    runs_here = subject.converted is not None and not subject.converted.measured
+    return _TO_RUN if runs_here else _TO_WRITE
 
 
 def _known(
@@ -281,8 +294,7 @@ def _advice(settings: RankSettings, subject: Subject) -> Sequence[str]:
 def _to_measure(settings: RankSettings, count: int) -> str:
     """Return how to measure so many configurations of a source, in words."""
     if settings.is_npz:
-        table = "Write the id and the runtime of those that you measured into a CSV file"
-        return f"{table}, and rank again with known=FILE.csv"
+        return _TO_WRITE
     if not settings.source:
         call = f"fastslow.measure(function, *arguments, configs={count}, out=FOLDER)"
         return f"How: {call}; it writes the HLO to rank and the CSV for known= into FOLDER/{MEASURED_FOLDER}"

@@ -191,6 +191,7 @@ class Trust:
         new_opcodes: Its opcodes that no train program has.
         trained_on: Whether a train program has as many nodes of each opcode, as the program itself has.
         scored_on: The same of the programs that were scored, of which ``scores`` is made.
+        remedy: What to do to know more, as a sentence; empty for nothing.
     """
 
     kind: str
@@ -201,6 +202,7 @@ class Trust:
     new_opcodes: list[int]
     trained_on: bool
     scored_on: bool
+    remedy: str = ""
 
     def band(self, level: float) -> tuple[float, float] | None:
         """Return the lowest and the highest Kendall's tau to expect; None where it is not known, or a tile.
@@ -240,7 +242,7 @@ class Trust:
         far = percent(self.nearest)
         sentences = [
             f"trust: {far} of its nodes differ in opcode from the nearest train program",
-            self._expected(),
+            f"{self._expected()}. {self.remedy}" if self.remedy else self._expected(),
         ]
         if self.trained_on:
             seen = "the models were trained on this program, or on one with as many nodes of each opcode"
@@ -251,12 +253,8 @@ class Trust:
 
     def _expected(self) -> str:
         if self.unlike:
-            remedy = "measure some configurations (fastslow measure) and rank again with known=FILE.csv"
-            return f"no score is expected: {'; '.join(self.unlike)}; {remedy}"
-        labels = (
-            "with labels like those that the models learned; for others, as of a device, measure some "
-            "(fastslow measure) and rank again with known=FILE.csv"
-        )
+            return f"no score is expected: {'; '.join(self.unlike)}"
+        labels = "with labels like those that the models learned, not those of a device"
         if self.kind == "tile":
             best = f"{percent((self.scores == 1).mean())} of {len(self.scores)} kernels"
             return f"expected: the fastest is among the first five, as in {best}, {labels}"
@@ -292,7 +290,8 @@ def advise(to_measure: str, configurations: int | None = None) -> list[str]:
 
 def describe_estimates() -> str:
     """Return in words how well the compiler's estimates agree with measured runs."""
-    return "{tau:.2f} on {program}, between {low:.2f} and {high:.2f}".format(**read_json(ESTIMATES))
+    said = "{tau:.2f} with the measured runs of {program}; {low:.2f} to {high:.2f} on 95 % of halves of them"
+    return said.format(**read_json(ESTIMATES))
 
 
 def _opcode_counts(graphs: Iterable[Graph]) -> np.ndarray:
