@@ -7,7 +7,14 @@ import pytest
 
 from fastslow.competition.layouts import LEFT_TO_COMPILER, ROLES
 from fastslow_programs.program.configurations import Default
-from fastslow_programs.ranking.choices import NamedChoice, describe_differences, differences, name_choices
+from fastslow_programs.ranking.choices import (
+    NamedChoice,
+    describe_differences,
+    differences,
+    effects,
+    name_choices,
+)
+from fastslow_programs.ranking.plots import plot_effects
 from helpers.competition_files import layout_arrays, npz_program, tile_arrays, write_npz
 
 UNKNOWN = Default(None, "", known=False)
@@ -57,8 +64,25 @@ def test_what_a_configuration_changes_in_words(layout):
     config = max(range(12), key=lambda c: len(differences(choices, c)))
     first, *others = differences(choices, config)
     assert others and first.node.startswith("%n.")
-    options = f"{first.options[first.values[config]]} instead of {first.options[first.default]}"
-    assert first.change(first.values[config]) == f"{first.where} {options}"
+    options = [first.options[option] for option in (first.values[config], first.default)]
+    new, old = (option.replace("compiler", "left to the compiler") for option in options)
+    assert first.change(first.values[config]) == f"{first.where} {new} instead of {old}"
+
+
+def test_tensors_that_choose_together_are_told_each_with_its_layouts():
+    """It said: output and input compiler and compiler instead of {0} and {0,1}."""
+    options = ("{0} and {0,1}", "compiler and compiler", "{0} and {1,0}")
+    choice = NamedChoice("a and b", 1, ("output", "input"), options, np.arange(3), 0)
+    left = "left to the compiler instead of"
+    assert choice.change(1) == f"a and b and 1 alike: output {left} {{0}}, input {left} {{0,1}}"
+    assert choice.change(2) == "a and b and 1 alike: input {1,0} instead of {0,1}"
+    given = replace(choice, default=1).change(0)
+    assert given.endswith(
+        "output {0} instead of left to the compiler, input {0,1} instead of left to the compiler"
+    )
+    (axes,) = plot_effects(effects([choice], np.arange(3.0))).axes
+    labels = [" ".join(label.get_text().split()) for label in axes.get_yticklabels()]
+    assert sorted(labels) == sorted([choice.change(1), choice.change(2)])
 
 
 def test_bounds_of_a_tile(tmp_path):

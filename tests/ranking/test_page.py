@@ -77,6 +77,28 @@ def test_configurations_that_are_one_program_share_a_row():
     assert rows["config"].tolist()[3].endswith(" and 69 more")
 
 
+def test_a_repeated_configuration_is_not_faster_than_itself():
+    """The first of a published tile was called 4.6 % slower than the fastest, its own second run."""
+    runtime = 2000.0 + np.arange(80)
+    runtime[[3, 7]] = 1046, 1000
+    shown = ranking(runtime)
+    assert "4.6 % slower" in shown.verdict() and "repeats" not in shown.summary()
+    rows = shown.rows.assign(id=shown.rows["config"].replace(7, 3))
+    repeated = replace(shown, rows=rows)
+    first = repeated.table["config"].iloc[0]
+    assert first == 3 and f"configuration {first}, is the fastest of the file" in repeated.verdict()
+    assert repeated.first_rows()["slower than the fastest"].iloc[0] == "0 %"
+    assert repeated.scores()["top_1_error"] == 0 and repeated.numbers()[1].value == "the same"
+    assert repeated.plot_places().axes[0].get_title(loc="left").startswith("The first is the fastest")
+    facts = repeated.summary()
+    assert facts["repeats"].startswith("runs of one configuration differ by 4.6 %")
+    assert repeated.scores()["tau"] == shown.scores()["tau"], "of all rows, as the competition counts"
+    assert facts["Kendall's tau with runtime"].endswith(" of all 80 rows, repeated ones included")
+    tile = replace(repeated, rows=rows.assign(over_default=rows["runtime"] / 1046))
+    assert tile.summary()["1 - slowdown of the top 1"] == "1.000"
+    assert tile.summary()["slowdown"].startswith("0 % of the first,")
+
+
 def test_a_tiny_difference_is_no_headline():
     """The page of a published file began with "0.00081 % faster"."""
     runtime = 10**6 + np.arange(80)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.layouts import ROLES, format_layout
+from fastslow.competition.layouts import LEFT_TO_COMPILER, ROLES, format_layout
 from fastslow.competition.opcodes import opcode_name
 from fastslow.competition.reader import Program
 from fastslow.competition.schema import TILE_DIMENSIONS, TILE_ROLES, TILE_WIDTH
@@ -14,6 +14,7 @@ from fastslow.features.scaling import unit_ranks
 from fastslow_programs.program.configurations import Default
 
 _DIFFERENCES = 2  # in words
+_AND = " and "  # between tensors that choose together, and between their layouts
 _TILE_WORDS = {"kernel": "kernel operand"}
 """Words for a tensor of a tile: the second operand has the name of the fused kernel that it enters."""
 EFFECT_COLUMNS = (
@@ -58,7 +59,7 @@ class NamedChoice:
     @property
     def tensor(self) -> str:
         """The tensors in words, such as ``output and input``; for tile what of the dimension is chosen."""
-        return " and ".join(self.tensors) if self.bound is None else "tile size"
+        return _AND.join(self.tensors) if self.bound is None else "tile size"
 
     @property
     def where(self) -> str:
@@ -68,7 +69,26 @@ class NamedChoice:
 
     def change(self, option: int) -> str:
         """Return a change in words: ``dot 3: output {0,1} instead of {1,0}``; ``option`` is a position."""
-        return f"{self.where} {self.options[option]} instead of {self.options[self.default]}"
+        return change_in_words(self.where, self.options[option], self.options[self.default])
+
+
+def change_in_words(where: str, option: str, default: str) -> str:
+    """Return a change in words, each tensor that changes with its layouts.
+
+    Args:
+        where: As :attr:`NamedChoice.where`: a node, and the tensors that choose together.
+        option: An option of theirs in words, a layout for each tensor.
+        default: The default's, in words.
+    """
+    node, _, tensors = where.rpartition(": ")
+    parts = zip(tensors.split(_AND), option.split(_AND), default.split(_AND), strict=True)
+    named = {LEFT_TO_COMPILER: f"left to the {LEFT_TO_COMPILER}"}
+    changes = [
+        f"{tensor} {named.get(new, new)} instead of {named.get(old, old)}"
+        for tensor, new, old in parts
+        if new != old
+    ]
+    return f"{node}: {', '.join(changes)}"
 
 
 def name_choices(program: Program, default: Default, names: Sequence[str] | None = None) -> list[NamedChoice]:
@@ -112,7 +132,7 @@ def _layout_choices(program: Program, names: Sequence[str] | None) -> Iterator[N
         named = names[node] if names else f"{opcode_name(int(program.node_opcode[node]))} {node}"
         tensors = tuple(ROLES[role] for role in roles[rows == first])
         codes = choices.codes[first, roles[rows == first], : choices.options[group]]
-        options = tuple(" and ".join(words[code] for code in option) for option in codes.T)
+        options = tuple(_AND.join(words[code] for code in option) for option in codes.T)
         nodes = tuple(ids[np.unique(rows)].tolist())
         values = choices.values[:, group].astype(np.int64)
         yield NamedChoice(named, len(nodes) - 1, tensors, options, values, 0, nodes=nodes)

@@ -25,6 +25,7 @@ from fastslow.core.figures import (
     name_in_colours,
     shortened,
 )
+from fastslow_programs.ranking.choices import change_in_words
 
 _BARS = 12
 _LABEL_WIDTH, _LONGEST = 46, 120  # characters of a line, and of a label
@@ -136,7 +137,7 @@ def plot_effects(effects: pd.DataFrame, base: str = "the default") -> Figure:
     order = (-effects["effect"].abs()).sort_values(kind="stable").index
     shown = effects.loc[order].head(_BARS)
     labels = [
-        fill(shortened(f"{row.where} {row.option} (not {row.default})", _LONGEST), _LABEL_WIDTH)
+        fill(shortened(change_in_words(row.where, row.option, row.default), _LONGEST), _LABEL_WIDTH)
         for row in shown.itertuples()
     ]
     lines = sum(label.count("\n") + 1 for label in labels)

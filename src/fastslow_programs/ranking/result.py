@@ -24,7 +24,13 @@ from fastslow.core.tables import number_text, percent, table_html
 from fastslow.steps.finished_run import AppliedRule
 from fastslow_programs.program.configurations import Default
 from fastslow_programs.program.convert import count_failures
-from fastslow_programs.ranking.choices import NamedChoice, describe_differences, differences, effects
+from fastslow_programs.ranking.choices import (
+    NamedChoice,
+    change_in_words,
+    describe_differences,
+    differences,
+    effects,
+)
 from fastslow_programs.ranking.known_runtimes import Learnt, is_faster
 from fastslow_programs.ranking.trust import TOLD, Trust, describe_estimates
 
@@ -178,7 +184,8 @@ class Ranking(Shown):
         if self.rule:
             marks["first of the trivial rule"] = int(self.rule.prediction.argmin())
         known = self.table.dropna(subset="known")["config"].tolist() if "known" in self.table else ()
-        return plot_slowdown(self.table, marks, known)
+        judged = self.table.assign(**{self._judged_column: self._judged_by})
+        return plot_slowdown(judged, marks, known)
 
     def _largest_by_node(self) -> tuple[dict[int, float], dict[int, str]]:
         """Return by node the effect of its strongest option, and the names of the choices' first nodes."""
@@ -298,9 +305,20 @@ class Ranking(Shown):
         return f"; {self._compared} is {_two_digits(100 * excess)} % slower"
 
     @property
+    def _judged_column(self) -> str:
+        """Name of the column by which a ranking is judged."""
+        return "over_default" if "over_default" in self.rows else "runtime"
+
+    @property
     def _judged_by(self) -> pd.Series:
-        """Runtimes of the file, of a tile over the default's."""
-        return self.rows["over_default" if "over_default" in self.rows else "runtime"]
+        """Runtimes of the file, of a tile over the default's; of repeated configurations their mean."""
+        return self.rows.groupby("id")[self._judged_column].transform("mean")
+
+    def _noise(self) -> float:
+        """Return by how much repeated configurations of the file differ, the median as a fraction."""
+        runtimes = self.rows.groupby("id")["runtime"]
+        apart = (runtimes.max() / runtimes.min() - 1)[runtimes.size() > 1]
+        return float(apart.median()) if len(apart) else 0.0
 
     def _in_words(self, config: int) -> str:
         """Return what a configuration changes in the default, the choices that matter most first."""
@@ -314,7 +332,7 @@ class Ranking(Shown):
         if self.all_alike:
             numbers = [Number("Kendall's tau", "not defined", "no order is right or wrong")]
             if "runtime" in self.rows:
-                noise = self._judged_by.max() / self._judged_by.min() - 1
+                noise = self.rows["runtime"].max() / self.rows["runtime"].min() - 1
                 slower = f"{_two_digits(100 * noise)} % slower" if noise else "the same"
                 numbers.insert(0, Number("slowest against the fastest", slower, "by chance" if noise else ""))
             return numbers
@@ -584,14 +602,19 @@ class Ranking(Shown):
         """Return how well the ranking agrees with the file's runtimes; nothing if none differ.
 
         Returns:
-            Every metric of :data:`fastslow.competition.metrics.ALL_METRICS` by name, such as ``tau``, ``opa``
-            and ``top_1_error``; of a tile of its runtimes over the default's.
+            Every metric of :data:`fastslow.competition.metrics.ALL_METRICS` by name; of a tile of its
+            runtimes over the default's. ``tau`` and ``opa`` are of all rows of the file, as the competition
+            counts; slowdowns such as ``top_1_error`` are of the mean of each distinct configuration, as the
+            fastest of many repeats is so by luck.
         """
         if "runtime" not in self.table or self.all_alike:
             return {}
-        runtime = self._judged_by.to_numpy()
+        rows, means = self.rows[self._judged_column].to_numpy(), self._judged_by.to_numpy()
         prediction = self.table["prediction"].to_numpy()
-        return {name: metric(runtime, prediction) for name, metric in ALL_METRICS.items()}
+        return {
+            name: metric(means if name.startswith("top_") else rows, prediction)
+            for name, metric in ALL_METRICS.items()
+        }
 
     def summary(self) -> pd.Series:
         """Return the facts of the ranking by name, such as the run, its members and the fastest."""
@@ -615,15 +638,20 @@ class Ranking(Shown):
             facts["compiler's own layouts"] = f"not known, which makes the ranking worse; {remedy}"
         if "over_default" in table:
             for k in (TOP_K, 1):
-                score = tile_score(table["over_default"].to_numpy(), table["prediction"].to_numpy(), k)
+                score = tile_score(self._judged_by.to_numpy(), table["prediction"].to_numpy(), k)
                 facts[f"1 - slowdown of the top {k}"] = f"{score:.3f}"
         if scores := self.scores():
-            facts["Kendall's tau with runtime"] = f"{scores['tau']:.3f}"
+            repeated = table["id"].nunique() < len(table)
+            of_all = f" of all {len(table):,} rows, repeated ones included" if repeated else ""
+            facts["Kendall's tau with runtime"] = f"{scores['tau']:.3f}{of_all}"
             facts["ordered pair accuracy"] = f"{scores['opa']:.3f}"
             few = [k for k in _FIRST if k < len(table)]  # of all the fastest is the fastest
             firsts = {k: f"the first {k}" for k in few} | {1: "the first"}
             slowdowns = [f"{_two_digits(100 * scores[f'top_{k}_error'])} % of {firsts[k]}" for k in few]
             facts["slowdown"] = ", ".join(slowdowns)
+            if (noise := self._noise()) >= _TINY:
+                apart = f"runs of one configuration differ by {_two_digits(100 * noise)} %, the median"
+                facts["repeats"] = f"{apart}; slowdowns are of their mean"
         if len(estimates := self.estimates()):
             best = estimates.iloc[0]
             cycles = f"{best['vs_default']:.3f} of the default's cycles"
@@ -652,7 +680,7 @@ def _effect_in_words(row: Any) -> str:
     """Put a row of the effects into words."""
     direction = "faster" if row.effect < 0 else "slower"
     places = f"{abs(row.effect):.0f} of 100 places {direction}"
-    return f"{row.where} {row.option} instead of {row.default}, {places}"
+    return f"{change_in_words(row.where, row.option, row.default)}, {places}"
 
 
 def make_table(
