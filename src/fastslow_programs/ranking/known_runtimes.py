@@ -183,8 +183,8 @@ def is_faster(known: pd.DataFrame, one: str, than: str) -> bool | None:
     """Return whether a configuration was measured to be faster than another one beyond noise.
 
     It is where Student's interval of the logarithm of their ratio is below 0. With rounds the ratio is taken
-    in each round, as `fastslow measure` does; without, the noise is that of all repeated rows. The fastest of
-    many is so partly by luck, so the level is that of all comparisons together (Bonferroni).
+    in each round, as `fastslow measure` does; without rounds all repeated rows tell the noise. The fastest of
+    many is so partly by luck, so all comparisons share the level (Bonferroni).
 
     Args:
         known: ``id``, ``runtime`` and, where it is given, ``round``.
@@ -234,7 +234,7 @@ class Learnt:
 
     @property
     def are_neighbours(self) -> bool:
-        """Whether the known ones are nearer to the default than the others, as those of a search are."""
+        """Whether the known ones are nearer to the default than the others, as a search has them."""
         known, others = self.changed
         return known < _NEAR * others
 

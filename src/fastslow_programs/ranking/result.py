@@ -441,7 +441,7 @@ class Ranking(Shown):
         Returns:
             Rows of ``effects``, the fastest first, one per choice, only of choices whose default is known. An
             option is left out if the compiler estimates no configuration that takes it below the default's
-            cycles, or if the median of its measured runtimes is not below that of the default's option. None
+            cycles, or if the median of its measured runtimes is not below the default's option's. None
             is left where the default is the first of the ranking and the fastest that was measured.
         """
         if self._is_default_best:
@@ -603,8 +603,8 @@ class Ranking(Shown):
 
         Returns:
             Every metric of :data:`fastslow.competition.metrics.ALL_METRICS` by name; of a tile of its
-            runtimes over the default's. ``tau`` and ``opa`` are of all rows of the file, as the competition
-            counts; slowdowns such as ``top_1_error`` are of the mean of each distinct configuration, as the
+            runtimes over the default's. ``tau`` and ``opa`` count all rows of the file, as the competition
+            does; slowdowns such as ``top_1_error`` take the mean of each distinct configuration, as the
             fastest of many repeats is so by luck.
         """
         if "runtime" not in self.table or self.all_alike:
@@ -651,7 +651,7 @@ class Ranking(Shown):
             facts["slowdown"] = ", ".join(slowdowns)
             if (noise := self._noise()) >= _TINY:
                 apart = f"runs of one configuration differ by {_two_digits(100 * noise)} %, the median"
-                facts["repeats"] = f"{apart}; slowdowns are of their mean"
+                facts["repeats"] = f"{apart}; slowdowns take their mean"
         if len(estimates := self.estimates()):
             best = estimates.iloc[0]
             cycles = f"{best['vs_default']:.3f} of the default's cycles"

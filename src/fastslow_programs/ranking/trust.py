@@ -254,7 +254,7 @@ class Trust:
     def _expected(self) -> str:
         if self.unlike:
             return f"no score is expected: {'; '.join(self.unlike)}"
-        labels = "with labels like those that the models learned, not those of a device"
+        labels = "with labels like those that the models learned, not of a device"
         if self.kind == "tile":
             best = f"{percent((self.scores == 1).mean())} of {len(self.scores)} kernels"
             return f"expected: the fastest is among the first five, as in {best}, {labels}"
