@@ -163,6 +163,7 @@ def test_the_score_to_expect_is_for_labels_as_noisy_as_the_known_ones():
         assert abs(np.mean(promised[noise]) - np.mean(reached[noise])) < 0.1
     assert np.mean(promised[1.0]) < np.mean(promised[0.02]) - 0.4
     assert f"if they are measured as these: {found.stack.expected_tau:.2f}" in found.words()
+    assert not replace(found, changed=(3.0, 4.0)).are_neighbours
     near = replace(found, changed=(1.0, 4.0))
     assert near.expected_tau is None and found.expected_tau == found.stack.expected_tau
     assert "differ from the default in 4.0 choices on average, the known ones in 1.0" in near.words()

@@ -255,6 +255,25 @@ def test_known_runtimes_decide_the_order(home, dots, tmp_path):
             rank_source(RankSettings(source=dots, configs=40), known=rows)
 
 
+def test_known_neighbours_of_the_default_are_told_from_configurations_that_were_drawn(home, dots):
+    """After a search a tau of 0.83 was expected of others, and the true one was below 0."""
+    ranking = rank_source(RankSettings(source=dots, configs=40))
+    changed = np.sum([choice.values != choice.default for choice in ranking.choices], 0)
+    ids = ranking.table.set_index("config")["id"]
+    rounds = [0, 1] * 6
+    for chosen, near in ((np.argsort(changed, kind="stable")[:12], True), (np.arange(12), False)):
+        table = pd.DataFrame({"id": ids[chosen], "runtime": 1.0 + np.arange(12), "round": rounds})
+        learnt = rank_source(RankSettings(source=dots, configs=40), known=table)
+        others = np.delete(changed, chosen)
+        assert learnt.learnt.changed == pytest.approx((changed[chosen].mean(), others.mean()))
+        assert (learnt.learnt.expected_tau is None) == near
+        assert (
+            learnt.known["id"].tolist() == ids[chosen].tolist() and learnt.known["round"].tolist() == rounds
+        )
+    unchanged = rank_source(RankSettings(source=dots, configs=40), known=table.drop(columns="round"))
+    pd.testing.assert_frame_equal(unchanged.table, learnt.table)
+
+
 def test_a_function_of_a_file_is_measured_as_it_is(tmp_path):
     (tmp_path / "model.py").write_text("def make(): ...\n")
     source = f"{tmp_path}/model.py:make"

@@ -34,7 +34,7 @@ _READ = (*KNOWN_COLUMNS, "id", "round")
 _BLOCK = 500  # configurations of one covariance matrix
 _NAMED = 5  # unknown columns that a message names
 _LEVEL = 0.99  # of the interval of a ratio, as `fastslow measure` has it
-_NEAR = 0.5  # of the choices that others change; known ones that change fewer are neighbours of the default
+_NEAR = 2 / 3  # of the choices that others change; known ones that change fewer are near the default
 _COLUMNS = (
     "the columns id (of ranking.csv; or for a competition file config, the position from 0) and runtime "
     "(above 0)"
