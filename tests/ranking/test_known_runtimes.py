@@ -179,10 +179,10 @@ def test_noise_supports_no_order():
         learn(made, pd.DataFrame({"config": np.arange(16), "runtime": rng.uniform(1, 2, 16)}))
         for _ in range(6)
     ]
-    assert {found.has_order for found in learnt} == {True, False}
-    for found in learnt:
-        assert found.has_order == (found.stack.expected_tau > 0)
-        assert found.words().endswith("; the measurements support no order") != found.has_order
+    assert {one.has_order for one in learnt} == {True, False}
+    for one in learnt:
+        assert one.has_order == (one.stack.expected_tau > 0)
+        assert one.words().endswith("; the measurements support no order") != one.has_order
 
 
 @pytest.mark.parametrize("rounds", [True, False])

@@ -194,7 +194,7 @@ def test_known_runtimes_decide_whether_the_first_is_taken(chance):
 @cases(
     "known, said",
     [
-        ({9: 1.0, 3: 2.0}, "Take configuration 9, the fastest that was measured; the default was not"),
+        ({9: 1.0, 3: 2.0}, "Measure the default too, to compare it with configuration 9, the fastest"),
         (
             {9: 1.0, 3: 2.0, 0: 2.0},
             "Take configuration 9, the fastest that was measured; no run was repeated.",
@@ -216,6 +216,11 @@ def test_a_configuration_is_taken_only_if_it_is_faster_than_the_default_beyond_n
     shown = measured({9: 0.98, 3: 1.0, 0: 1.0}, repeats=repeats)
     assert shown.verdict().startswith(f"{said} the fastest that was measured"), shown.verdict()
     assert shown.verdict().endswith("beyond noise." if noise < 0.1 else "is not faster beyond noise.")
+
+
+def test_without_a_default_the_fastest_that_was_measured_is_taken():
+    shown = replace(measured({9: 1.0, 3: 2.0}), compared_with=Default(None, "not known", known=False))
+    assert shown.verdict() == "Take configuration 9, the fastest that was measured."
 
 
 def test_measurements_that_support_no_order_send_nobody_to_the_first():

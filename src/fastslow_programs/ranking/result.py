@@ -272,9 +272,10 @@ class Ranking(Shown):
         if beyond_noise is False:
             return f"Keep {self._compared}: {best}, is not faster beyond noise."
         slower = None if default is None or measured.get(first) != measured.min() else self.faster(first)
+        if slower is None and (default is None or default in measured):
+            return f"Take {best}." if default is None else f"Take {best}; no run was repeated."
         if slower is None:
-            only = "no run was repeated" if default in measured else f"{self._compared} was not measured"
-            return f"Take {best}." if default is None else f"Take {best}; {only}."
+            return f"Measure {self._compared} too, to compare it with {best}."
         than = f"faster than {self._compared} with a probability of {percent(1 - slower[default])}"
         if 1 - slower[default] >= _LIKELY:
             return f"Take configuration {first}: it is {than}."
