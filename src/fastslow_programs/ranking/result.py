@@ -272,10 +272,13 @@ class Ranking(Shown):
         if beyond_noise is False:
             return f"Keep {self._compared}: {best}, is not faster beyond noise."
         slower = None if default is None or measured.get(first) != measured.min() else self.faster(first)
-        if slower is None and (default is None or default in measured):
-            return f"Take {best}." if default is None else f"Take {best}; no run was repeated."
-        if slower is None:
+        is_exact = ", compiler " in self.known_from  # an estimate has no noise
+        if default is None or (is_exact and default in measured):
+            return f"Take {best}."
+        if default not in measured and slower is None:
             return f"Measure {self._compared} too, to compare it with {best}."
+        if slower is None:
+            return f"Measure {self._compared} and {best}, again: no run was repeated."
         than = f"faster than {self._compared} with a probability of {percent(1 - slower[default])}"
         if 1 - slower[default] >= _LIKELY:
             return f"Take configuration {first}: it is {than}."
