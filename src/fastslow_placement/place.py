@@ -19,7 +19,7 @@ from fastslow.core.files import atomic_path, file_digest, write_json
 from fastslow.core.progress import TICK_SECONDS, progress, ticking
 from fastslow.core.settings import find_typed, path_text, resolve
 from fastslow.core.shown import Number, Section, Shown, picture, sentences
-from fastslow.core.tables import number_text, table_html
+from fastslow.core.tables import number_text, table_html, two_digits
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.base.search import Found, anneal, best_of
 from fastslow_placement.baselines import rules_of
@@ -111,7 +111,7 @@ class Placed(Shown):
         """Return the best cost, against the default's, and against the lower bound."""
         best = self.found[self.best]
         ratio = best.cost / self.problem.baseline
-        change = f"{100 * abs(1 - ratio):.2g} % {'below' if ratio < 1 else 'above'} the default"
+        change = f"{two_digits(100 * abs(1 - ratio))} % {'below' if ratio < 1 else 'above'} the default"
         if abs(1 - ratio) < _EQUAL:
             change = "equal to the default"
         numbers = [

@@ -21,6 +21,7 @@ from fastslow.core.tables import (
     table_html,
     table_markdown,
     table_text,
+    two_digits,
 )
 
 TEXTS = st.text(st.characters(codec="ascii", exclude_categories=["C"]), max_size=300)
@@ -150,6 +151,11 @@ def test_no_percentage_is_printed_without_the_space_of_the_pages():
         lines = enumerate(file.read_text().splitlines(), 1)
         wrong = [number for number, line in lines if tight.search(line) and "{level:.0%}" not in line]
         assert not wrong, (file, "use fastslow.core.tables.percent; a key of ranking.json is no text", wrong)
+
+
+def test_a_percentage_of_100_and_more_is_written_out():
+    numbers = (0.0123, 9.96, 99.4, 99.7, 320.4, 12_345.6)
+    assert [*map(two_digits, numbers)] == ["0.012", "10", "99", "100", "320", "12,346"]
 
 
 def test_one_thing_has_no_plural():

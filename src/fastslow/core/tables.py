@@ -208,6 +208,11 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
+def two_digits(number: float) -> str:
+    """Return a number of 0 or more, such as a percentage, with two significant digits; 100 and more whole."""
+    return f"{number:.2g}" if number < 99.5 else f"{number:,.0f}"
+
+
 class _Column:
     """A column as texts: its name, its cells, and whether they stand at the right, as numbers do."""
 

@@ -25,6 +25,7 @@ from fastslow.core.figures import (
     name_in_colours,
     shortened,
 )
+from fastslow.core.tables import two_digits
 from fastslow_programs.ranking.choices import change_in_words
 
 _BARS = 12
@@ -67,12 +68,12 @@ def plot_slowdown(table: pd.DataFrame, marks: Mapping[str, int], known: Sequence
         style = {"color": colour, "markersize": size, "markeredgecolor": "white", "zorder": 4}
         axes.plot(place[row], slower[row], "D", **style)
         which = "large diamond" if number == 0 and len(marks) > 1 else "diamond"
-        named.append((f"{which}: {name}, {_percent(slower[row])} slower", colour))
+        named.append((f"{which}: {name}, {two_digits(slower[row])} % slower", colour))
     _log_places(axes, len(place))
     _log_slowdowns(axes, slower)
     axes.set_xlabel("place in the ranking (1 is predicted the fastest)")
     axes.set_ylabel("slower than the fastest, %")
-    first = f"The first is {_percent(slower[0])} slower than the fastest of {len(table):,}"
+    first = f"The first is {two_digits(slower[0])} % slower than the fastest of {len(table):,}"
     axes.set_title(first if slower[0] else f"The first is the fastest of {len(table):,}")
     name_in_colours(figure, named)
     return figure
@@ -168,11 +169,6 @@ def plot_effects(effects: pd.DataFrame, base: str = "the default") -> Figure:
 def _dot_size(dots: int) -> int:
     """Return the area of a dot, in square points: few are seen only if they are larger."""
     return 26 if dots < 500 else 10
-
-
-def _percent(value: float) -> str:
-    """Return a slowdown in percent with two digits, as text."""
-    return f"{value:.2g} %" if value < 100 else f"{value:,.0f} %"
 
 
 def _log_slowdowns(axes: Axes, slower: np.ndarray) -> None:

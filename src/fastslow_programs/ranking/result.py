@@ -20,7 +20,7 @@ from fastslow.competition.metrics import (
 )
 from fastslow.core.errors import SettingsError, counted, listed
 from fastslow.core.shown import Number, Section, Shown, picture, sentences
-from fastslow.core.tables import number_text, percent, table_html
+from fastslow.core.tables import percent, table_html, two_digits
 from fastslow.steps.finished_run import AppliedRule
 from fastslow_programs.program.configurations import Default
 from fastslow_programs.program.convert import count_failures
@@ -238,14 +238,14 @@ class Ranking(Shown):
         if scores:
             slower = "the fastest of the file"
             if scores["top_1_error"]:
-                slower = f"{_two_digits(100 * scores['top_1_error'])} % slower than {slower}"
+                slower = f"{two_digits(100 * scores['top_1_error'])} % slower than {slower}"
             return f"The first of the ranking, configuration {first}, is {slower}{self._default_slower()}."
         if self.learnt:
             return self._measured_verdict(first)
         best = self.estimates().head(1)
         if len(best) and best["vs_default"].iloc[0] < 1:
             config = int(best["config"].iloc[0])
-            fewer = f"{_two_digits(100 * (1 - best['vs_default'].iloc[0]))} % fewer cycles"
+            fewer = f"{two_digits(100 * (1 - best['vs_default'].iloc[0]))} % fewer cycles"
             said = f"Measure configuration {config} first: {fewer} by the compiler's estimate"
             return f"{said}. It changes {self._in_words(config)}."
         if len(best):
@@ -306,7 +306,7 @@ class Ranking(Shown):
         excess = runtime[self.table["config"] == config].iloc[0] / runtime.min() - 1
         if not excess:
             return f"; so is {self._compared}"
-        return f"; {self._compared} is {_two_digits(100 * excess)} % slower"
+        return f"; {self._compared} is {two_digits(100 * excess)} % slower"
 
     @property
     def _judged_column(self) -> str:
@@ -337,7 +337,7 @@ class Ranking(Shown):
             numbers = [Number("Kendall's tau", "not defined", "no order is right or wrong")]
             if "runtime" in self.rows:
                 noise = self.rows["runtime"].max() / self.rows["runtime"].min() - 1
-                slower = f"{_two_digits(100 * noise)} % slower" if noise else "the same"
+                slower = f"{two_digits(100 * noise)} % slower" if noise else "the same"
                 numbers.insert(0, Number("slowest against the fastest", slower, "by chance" if noise else ""))
             return numbers
         scores = self.scores()
@@ -431,7 +431,7 @@ class Ranking(Shown):
             columns[f"probability of being faster than {self._compared}"] = rows["faster"].map(percent)
         if self.scores():
             excess = 100 * (self._judged_by / self._judged_by.min() - 1)
-            columns["slower than the fastest"] = excess[rows.index].map(lambda x: f"{_two_digits(x)} %")
+            columns["slower than the fastest"] = excess[rows.index].map(lambda x: f"{two_digits(x)} %")
         if "known" in rows:
             columns["known runtime"] = rows["known"]
         if self.default_cycles and "estimated_cycles" in rows:
@@ -651,10 +651,10 @@ class Ranking(Shown):
             facts["ordered pair accuracy"] = f"{scores['opa']:.3f}"
             few = [k for k in _FIRST if k < len(table)]  # of all the fastest is the fastest
             firsts = {k: f"the first {k}" for k in few} | {1: "the first"}
-            slowdowns = [f"{_two_digits(100 * scores[f'top_{k}_error'])} % of {firsts[k]}" for k in few]
+            slowdowns = [f"{two_digits(100 * scores[f'top_{k}_error'])} % of {firsts[k]}" for k in few]
             facts["slowdown"] = ", ".join(slowdowns)
             if (noise := self._noise()) >= _TINY:
-                apart = f"runs of one configuration differ by {_two_digits(100 * noise)} %, the median"
+                apart = f"runs of one configuration differ by {two_digits(100 * noise)} %, the median"
                 facts["repeats"] = f"{apart}; slowdowns take their mean"
         if len(estimates := self.estimates()):
             best = estimates.iloc[0]
@@ -667,16 +667,11 @@ class Ranking(Shown):
         return pd.Series(facts, name=self.program)
 
 
-def _two_digits(percent: float) -> str:
-    """Return a number of percent with two significant digits, as text."""
-    return f"{percent:.2g}" if percent < 100 else number_text(percent)
-
-
 def _difference(ratio: float) -> tuple[str, str]:
     """Return a difference of two runtimes for the head of a page, and of a tiny one its number as a note."""
     if not ratio:
         return "the same", ""
-    words = f"{_two_digits(abs(100 * ratio))} % {'faster' if ratio < 0 else 'slower'}"
+    words = f"{two_digits(abs(100 * ratio))} % {'faster' if ratio < 0 else 'slower'}"
     return ("the same to 0.1 %", words) if abs(ratio) < _TINY else (words, "")
 
 

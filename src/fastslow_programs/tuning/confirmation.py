@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fastslow.core.tables import percent
+from fastslow.core.tables import percent, two_digits
 from fastslow_programs.tuning.history import History, Proposal
 
 CONFIRMS = "paired round"
@@ -64,11 +64,11 @@ class Verdict:
         return f"nothing gained: the default stays, and the fastest candidate {beyond}: {compared}"
 
 
-def against(ratio: float) -> str:
-    """Return a ratio to the default's value in percent, with two significant digits."""
+def against(ratio: float, baseline: str = "the default") -> str:
+    """Return a ratio to the value of a baseline in percent, with two significant digits."""
     if ratio == 1:
-        return "equal to the default"
-    return f"{100 * abs(1 - ratio):.2g} % {'below' if ratio < 1 else 'above'} the default"
+        return f"equal to {baseline}"
+    return f"{two_digits(100 * abs(1 - ratio))} % {'below' if ratio < 1 else 'above'} {baseline}"
 
 
 def too_few(rounds: int) -> str:
