@@ -233,11 +233,12 @@ def searched(make: Callable[[], Call], space: str, evaluations: int) -> dict[str
         _require_no_choice(error)
         return {"over the default": "no choice"}
     best, table = tuned.best, tuned.table
-    ends = best.get("interval", {"low": np.nan, "high": np.nan})
+    candidate = best["candidate"]
+    ends = candidate.get("interval", {"low": np.nan, "high": np.nan})
     row = {
-        "over the default": f"{best['over_default']:.3f} ({ends['low']:.3f} to {ends['high']:.3f})",
+        "over the default": f"{candidate['over_default']:.3f} ({ends['low']:.3f} to {ends['high']:.3f})",
         "gain": "confirmed" if best["confirmed"] else "not confirmed",
-        "changes": tuned.study.target.space.in_words(best["candidate"]["options"]),
+        "changes": tuned.study.target.space.in_words(candidate["options"]),
         "seconds": round(time.monotonic() - began),
     }
     if space == "layouts":

@@ -4,6 +4,7 @@ import base64
 import contextlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
@@ -30,3 +31,15 @@ class StubLabeller:
             return [{"module": module, "layouts": {"dot.3": [[2, 3, 1, 0], [3, 2, 1, 0], [1, 0]]}}]
         refused = {"failure": "refused", "message": "no", "compiler": "libtpu 1", "topology": "v3"}
         return [refused if n % 3 == 1 else {"cycles": 100 + n} for n in range(len(modules))]
+
+
+class ConstraintsCost(StubLabeller):
+    """A labeller whose estimates fall from 100 cycles of the first, the default; ``as_compiled`` has none."""
+
+    as_compiled: ClassVar[dict] = {}
+    """Record of the program without constraints."""
+
+    def label(self, modules, title=""):
+        if b"LayoutConstraint" not in modules[0]:
+            return [self.as_compiled]
+        return [{"cycles": 100 - number} for number in range(len(modules))]

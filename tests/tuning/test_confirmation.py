@@ -16,6 +16,7 @@ from fastslow_programs.tuning.confirmation import (
     LEVEL,
     Confirming,
     Plan,
+    Verdict,
     against,
     student_interval,
     verdict,
@@ -227,7 +228,15 @@ def test_the_verdict_is_the_headline_and_the_candidate_is_named_beside_it(tmp_pa
         assert best["candidate"]["options"] != list(DEFAULT)
         assert best["candidate"]["value"] == pytest.approx(study.verdict.ratio)
         assert (best["options"] == list(DEFAULT)) is not confirmed
-        assert ("interval" in best) is (len(pairs) >= FEWEST)
+        assert ("interval" in best["candidate"]) is (len(pairs) >= FEWEST)
+        for choice in (best, best["candidate"]):
+            assert choice["over_default"] == choice["value"], "each ratio is of the value beside it"
+
+
+def test_an_interval_of_100_percent_and_more_is_written_out():
+    """It ended "3.2e+02 % above it"."""
+    words = Verdict(Proposal(SPECIAL, "search"), 0.9, 0.14, 4.2, 5).in_words
+    assert words.endswith("99 % interval 86 % below to 320 % above it, from 5 paired rounds")
 
 
 def test_a_lucky_time_of_the_default_itself_is_no_gain():

@@ -10,11 +10,16 @@ import numpy as np
 import pytest
 
 from fastslow.core.errors import DataError, SettingsError
+from fastslow.hlo.reader import read_hlo
+from fastslow_programs.program.user_program import Source
 from fastslow_programs.tuning import fleet as fleet_module
 from fastslow_programs.tuning.fleet import fleet_table, tune_fleet, write_fleet
 from fastslow_programs.tuning.settings import FleetSettings
 from helpers.browser import check_page, open_page
+from helpers.cases import cases
 from helpers.competition_files import layout_arrays, tile_arrays, write_npz
+from helpers.dot_module import varied_module
+from helpers.stub_labeller import ConstraintsCost
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
@@ -99,6 +104,21 @@ def test_ratios_to_the_default_are_weighed_by_its_time(fleet):
     assert [member.default for member in members] == [700, 100]
     assert [len(member.study.history) for member in members] == [13, 3]
     assert fleet_table(members)["default"].sum() == 800
+
+
+@cases("cycles, saved", [(50, 0), (98, 3), (200, 5)])
+def test_a_saving_is_one_of_the_program_as_the_user_compiles_it(fleet, monkeypatch, cycles, saved):
+    program = fleet.parent / "dots.pb"
+    program.write_bytes(varied_module(3).SerializeToString())
+    fleet.write_text("program,weight\ndots.pb,1\n")
+    monkeypatch.setattr("fastslow_programs.program.program_settings.Labeller", ConstraintsCost)
+    monkeypatch.setattr(ConstraintsCost, "as_compiled", {"cycles": cycles})
+    monkeypatch.setattr("fastslow_programs.tuning.target.require_compiler", lambda: None)
+    monkeypatch.setattr(Source, "read", lambda self, labeller, ask_compiler: read_hlo(program))
+    (member,) = tune_fleet(settings_of(fleet, evaluations=7))
+    # the first evaluation is a batch of its own, so the sixth of the next has 95 cycles
+    assert member.saved == saved and member.default == min(cycles, 100) and member.claim == 100
+    assert fleet_table([member])["saved"].tolist() == [saved]
 
 
 def test_it_resumes(fleet):

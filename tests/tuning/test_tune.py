@@ -34,7 +34,7 @@ from helpers.browser import check_page
 from helpers.cases import cases
 from helpers.competition_files import layout_arrays, tile_arrays, write_npz
 from helpers.dot_module import add, measured_module, varied_module
-from helpers.stub_labeller import StubLabeller
+from helpers.stub_labeller import ConstraintsCost, StubLabeller
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
@@ -93,7 +93,7 @@ def test_a_function_in_memory_is_measured_here(tmp_path, monkeypatch, undrawn):
     common = {"evaluator": "device", "models": "none", "evaluations": 8, "batch": 4}
     tuned = fastslow.tune(product, zeros(8, 8), zeros(8, 8), **common)
     assert len(tuned.table) == 8 and tuned.best["program"] == "product-device"
-    assert (tuned.table["by"] == "paired round").sum() == 5 == tuned.best["paired_rounds"]
+    assert (tuned.table["by"] == "paired round").sum() == 5 == tuned.best["candidate"]["paired_rounds"]
     assert tuned.words()[0].startswith("result: gained" if tuned.best["confirmed"] else "result: nothing")
     with pytest.raises(SettingsError, match="evaluator: .*possible for a function"):
         fastslow.tune(product, zeros(8, 8), zeros(8, 8), **common | {"evaluator": "replay"})
@@ -109,10 +109,10 @@ def test_a_command_measures_without_a_compiler_and_the_result_is_written(dots, t
     folder = write_result(study)
     best = json.loads((folder / "best.json").read_text())
     assert best["value"] == 1 and set(best["options"]) == {0} and best["program"] == "dots-command"
-    candidate = best["candidate"]["value"]
-    assert not best["confirmed"] and candidate > 1, "the default is fastest"
-    assert best["interval"]["low"] == best["interval"]["high"] == best["over_default"]
-    assert best["over_default"] == pytest.approx(candidate)
+    candidate = best["candidate"]
+    assert not best["confirmed"] and candidate["value"] > 1, "the default is fastest"
+    assert candidate["interval"]["low"] == candidate["interval"]["high"] == candidate["over_default"]
+    assert candidate["over_default"] == pytest.approx(candidate["value"]) and best["over_default"] == 1
     default, best_bytes = ((folder / f"{name}.hlo.pb").read_bytes() for name in ("default", "best"))
     assert HloProto.FromString(best_bytes).hlo_module == study.target.module_of(study.history.best[0].codes)
     assert HloProto.FromString(default).hlo_module.name == "varied"
@@ -156,7 +156,8 @@ def test_exact_values_of_a_command_end_with_the_better_one(tmp_path, capsys, und
     study = complete_study(settings)
     best = json.loads((write_result(study) / "best.json").read_text())
     assert best["confirmed"] and best["value"] == best["candidate"]["value"] == pytest.approx(1.0)
-    assert best["interval"]["low"] == best["interval"]["high"] == pytest.approx(1 / 2.26)
+    interval = best["candidate"]["interval"]
+    assert interval["low"] == interval["high"] == pytest.approx(1 / 2.26)
     assert summarise_study(study)["result"].startswith("gained: 56 % below the default, 99 % interval 56 %")
     shown = capsys.readouterr().err
     assert re.search(r"16/16 .*best 1, 0.4425 of the default\]", shown)
@@ -321,6 +322,46 @@ def test_the_compiler_evaluates_its_own_default_first(dots, tmp_path, monkeypatc
     (first, outcome), *_ = study.history.done
     assert first.by == "default" and outcome.value == 100 and len(study.history.failures) == 2
     assert summarise_study(study)["value"] == "the v3 compiler's estimated cycles"
+
+
+@cases(
+    "record, said, confirmed, value, constrained",
+    [
+        ({"cycles": 50}, "nothing gained: .* the program as compiled; .* is 90 % above it", False, 50, False),
+        ({"cycles": 95}, "nothing gained: .* the program as compiled; .* equal to it", False, 95, False),
+        ({"cycles": 98}, "gained: the best is 3.1 % below the program as compiled", True, 95, True),
+        ({"cycles": 100}, "gained: the best is 5 % below the default", True, 95, True),
+        ({"cycles": 101}, "gained: the best is 5 % below the default", True, 95, True),
+        ({"failure": "refused", "message": "no"}, "gained: .* the default", True, 95, None),
+    ],
+)
+def test_a_gain_is_one_over_the_program_as_the_user_compiles_it(
+    dots, tmp_path, monkeypatch, record, said, confirmed, value, constrained
+):
+    """Constraints that bind the default cost cycles: "3.8 % below the default" was 35 % above the program."""
+    monkeypatch.setattr("fastslow_programs.program.program_settings.Labeller", ConstraintsCost)
+    monkeypatch.setattr(target_module, "require_compiler", lambda: None)
+    monkeypatch.setattr(Source, "read", lambda self, labeller, ask_compiler: read_hlo(dots))
+    monkeypatch.setattr(ConstraintsCost, "as_compiled", record)
+    study = complete_study(settings_of(dots, tmp_path, evaluations=6))
+    folder = write_result(study)
+    facts, best = summarise_study(study), json.loads((folder / "best.json").read_text())
+    assert re.fullmatch(said, facts["result"]) and best["default"] == 100
+    assert (best["value"], best["confirmed"], best.get("constrained")) == (value, confirmed, constrained)
+    assert best["candidate"]["value"] == 95 and best.get("as_compiled") == record.get("cycles")
+    assert facts["as compiled"] == (
+        f"{record['cycles']} cycles, without constraints" if "cycles" in record else "not known: refused: no"
+    )
+    tuned = HloProto.FromString((folder / "best.hlo.pb").read_bytes()).hlo_module
+    is_plain = b"LayoutConstraint" not in tuned.SerializeToString()
+    assert is_plain == (constrained is False), "what is to be compiled is never worse than the user's program"
+    page = check_page(folder / "tune.html").text
+    assert page[3] == f"{facts['result'][0].upper()}{facts['result'][1:]}."
+    (axes,) = plot_curve(study).axes
+    against_program = study.baseline_is == "the program as compiled"
+    assert axes.get_ylabel() == f"value against {study.baseline_is}, %"
+    assert against_program == ("best over as compiled" in facts) != ("best over default" in facts)
+    assert against_program == any(text.startswith("best against the program as compiled") for text in page)
 
 
 @cases("evaluator", ["command", "device"])

@@ -74,6 +74,10 @@ class Evaluator:
         """Give a function of proposals that yields positions and evaluations, in the order of completion."""
         raise NotImplementedError
 
+    def without_constraints(self) -> Evaluation | None:
+        """Evaluate the program as the user compiles it; None where the default stands for it."""
+        return None
+
 
 class Replay(Evaluator):
     """Looks a configuration up among the labels of a file."""
@@ -121,11 +125,22 @@ class Compiled(Evaluator):
             def evaluate(proposals: Sequence[Proposal]) -> Iterator[tuple[int, Evaluation]]:
                 programs = [module_of(p.codes).SerializeToString(deterministic=True) for p in proposals]
                 for place, record in enumerate(label(programs, "")):
-                    failure = f"{record['failure']}: {record['message']}" if "failure" in record else ""
-                    seconds = record.get("seconds", 0.0)
-                    yield place, Evaluation(record.get("cycles"), failure.strip()[:_SHOWN], seconds)
+                    yield place, _estimated(record)
 
             yield evaluate
+
+    def without_constraints(self) -> Evaluation:
+        """See :class:`Evaluator`: constraints cost cycles themselves, also where they bind the default."""
+        program = self._target.module.SerializeToString(deterministic=True)
+        with self._labeller.workers() as label:
+            (record,) = label([program], "compiling without constraints")
+        return _estimated(record)
+
+
+def _estimated(record: dict) -> Evaluation:
+    """Return a record of the compiler as an evaluation."""
+    failure = f"{record['failure']}: {record['message']}" if "failure" in record else ""
+    return Evaluation(record.get("cycles"), failure.strip()[:_SHOWN], record.get("seconds", 0.0))
 
 
 class CommandEvaluator(Evaluator):

@@ -61,11 +61,12 @@ class Member:
 
     @property
     def default(self) -> float:
-        """Time of the default, in ns on a device, else in the evaluator's unit.
+        """Time before the search, in ns on a device, else in the evaluator's unit.
 
-        A device and a tile give ratios to the default; here they are times again.
+        It is the default's, or by the compiler the program's without constraints if that is less. A device
+        and a tile give ratios to the default; here they are times again.
         """
-        return self.study.default * self.target.evaluator.unit
+        return self.study.baseline * self.target.evaluator.unit
 
     @property
     def best(self) -> float:
@@ -76,6 +77,11 @@ class Member:
     def time(self) -> float:
         """Weight x default: the time that the program takes in the fleet, in the same unit."""
         return self.weight * self.default
+
+    @property
+    def claim(self) -> float:
+        """Weight x the default's evaluation, by which the budget is shared."""
+        return self.weight * self.study.default * self.target.evaluator.unit
 
     @property
     def saved(self) -> float:
@@ -90,7 +96,7 @@ def tune_fleet(settings: FleetSettings) -> list[Member]:
         settings: The list of programs with their weights, the budget, and the settings of each study.
 
     Returns:
-        The members, in the order of their time, with their studies; then those that are left out.
+        The members, in the order of their claim, with their studies; then those that are left out.
 
     Raises:
         SettingsError: A setting is wrong, or something is not installed.
@@ -138,14 +144,14 @@ def tune_fleet(settings: FleetSettings) -> list[Member]:
     for member in by_content.values():  # the default, whose single value is believed
         with leaving_out(member):
             tune(member, evaluations=1, **({"confirm": 0.0} if member.settings.plan else {}))
-    members = sorted(_tuned(by_content.values()), key=lambda member: -member.time)
+    members = sorted(_tuned(by_content.values()), key=lambda member: -member.claim)
     if not members:
         raise errors[0]
     left = settings.evaluations - enough
     # a failed default is one evaluation
     left += sum(member.settings.smallest - 1 for member in by_content.values() if member.left_out)
     for place, member in enumerate(members):
-        share = round(left * member.time / sum(other.time for other in members[place:]))
+        share = round(left * member.claim / sum(other.claim for other in members[place:]))
         with leaving_out(member):
             tune(member, evaluations=member.settings.smallest + share)
         # what a small space leaves is for the others

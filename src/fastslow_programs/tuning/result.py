@@ -25,7 +25,7 @@ from fastslow.core.figures import (
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
 from fastslow.core.shown import Number, Section, make_page, picture
-from fastslow.core.tables import percent, table_html
+from fastslow.core.tables import percent, table_html, two_digits
 from fastslow_programs.compiler.tuned import TUNED, write_signature
 from fastslow_programs.program.convert import count_reasons
 from fastslow_programs.tuning.confirmation import LEVEL, against, too_few
@@ -74,21 +74,28 @@ def summarise_study(study: Study) -> pd.Series:
         facts["imposed"] = (
             f"of {target.tied} choices the compiler can be made to take {len(target.space.choices)}"
         )
+    if plain := study.without_constraints:
+        facts["as compiled"] = f"not known: {plain.failure}"
+        if plain.value is not None:
+            facts["as compiled"] = f"{value_text(plain.value, study)}, without constraints"
     if default:
         value = "" if _is_ratio(study) else f"{value_text(default, study)}, "
-        facts["default"] = f"{value}{target.default_is}"
+        facts["default"] = f"{value}{target.default_is}{', bound by constraints' if plain else ''}"
     if best:
         facts["best"] = value_text(best[1], study)
         if _keeps_default(study):
-            facts["best"] = "the default" + ("" if _is_ratio(study) else f", {facts['best']}")
+            facts["best"] = study.baseline_is + ("" if _is_ratio(study) else f", {facts['best']}")
         elif not study.plan:
             number = int((history.curve > best[1]).sum()) + 1 - known
             facts["best"] += f", after {counted(number, 'evaluation')}" if number > 0 else ", known before"
         first = next((proposal for proposal, _ in history.done if proposal.codes == best[0].codes), best[0])
         facts["proposed by"] = first.by
         facts["configuration"] = target.space.in_words(best[0].codes)
-    if best and default:
-        facts["best over default"] = _ratio(best[1] / default)
+        if study.keeps_program:
+            facts["configuration"] = "none is imposed"
+    if best and study.baseline:
+        compared = "default" if study.baseline == default else "as compiled"
+        facts[f"best over {compared}"] = _ratio(best[1] / study.baseline)
     if target.evaluator.remark:
         facts["machine"] = target.evaluator.remark
     return pd.Series(facts, name=target.name)
@@ -96,19 +103,22 @@ def summarise_study(study: Study) -> pd.Series:
 
 def conclusion(study: Study) -> str:
     """Return whether something was gained, with the interval where values are noisy."""
-    best, default = study.best, study.default
+    best, candidate, baseline = study.best, study.candidate, study.baseline
     if study.verdict:
         return study.verdict.in_words
-    if not best or not default:
+    if not best or not candidate or not baseline:
         return "not known: the default has no value"
     if study.plan:
         return too_few(0)
     if all_equal(study):
         return f"nothing to gain: {_all_are(study)}; keep the default"
-    if best[1] >= default:
-        return "nothing gained: nothing that was evaluated is faster than the default"
+    if candidate[1] >= baseline:
+        nothing = f"nothing gained: nothing that was evaluated is faster than {study.baseline_is}"
+        if baseline == study.default:
+            return nothing
+        return f"{nothing}; the fastest is {against(candidate[1] / baseline, 'it')}"
     single = ", by single measurements, which confirm=0 believes" if study.target.evaluator.noisy else ""
-    return f"gained: the best is {against(best[1] / default)}{single}"
+    return f"gained: the best is {against(best[1] / baseline, study.baseline_is)}{single}"
 
 
 def _keeps_default(study: Study) -> bool:
@@ -117,9 +127,9 @@ def _keeps_default(study: Study) -> bool:
 
 
 def all_equal(study: Study) -> bool:
-    """Return whether all of two or more evaluated configurations have the default's value."""
+    """Return whether two or more evaluated configurations, and the program as compiled, have one value."""
     values = [evaluation.value for _, evaluation in study.history.done if evaluation.value is not None]
-    return len(values) > 1 and set(values) == {study.default}
+    return len(values) > 1 and set(values) == {study.default, study.as_compiled or study.default}
 
 
 def _all_are(study: Study) -> str:
@@ -168,6 +178,8 @@ def _is_ratio(study: Study) -> bool:
 
 def _signed(ratio: float) -> str:
     """Return a ratio to the default's value as a difference in percent with two digits and its sign."""
+    if ratio >= 2:
+        return f"+{two_digits(100 * (ratio - 1))} %"
     return "0 %" if ratio == 1 else f"{100 * (ratio - 1):+#.2g} %".replace("-", "−").replace(". ", " ")
 
 
@@ -192,21 +204,27 @@ def best_facts(study: Study) -> dict | None:
     """Return the configuration to use and the fastest candidate, as ``best.json`` holds them.
 
     Returns:
-        The configuration to use with its ``value``. ``candidate`` is the fastest configuration with its
-        value, ``confirmed`` whether it is known to be faster than the default, ``over_default`` the ratio of
-        its value to the default's. After paired rounds there are their number and the ``interval`` of the
-        ratio. None where nothing has a value.
+        The configuration to use with its ``value``, and ``over_default``, the ratio of it to the default's.
+        ``candidate`` is the fastest configuration with its own; after paired rounds it has their number and
+        the ``interval`` of the ratio. ``confirmed`` tells whether the candidate is known to be faster than
+        the default and the program as compiled. Where the latter has a value, that is ``as_compiled``, and
+        ``constrained`` tells whether constraints impose the configuration to use, or the program is kept
+        without any. None where nothing has a value.
     """
     best, candidate, default, verdict = study.best, study.candidate, study.default, study.verdict
     if not best or not candidate:
         return None
-    target = study.target
-    facts = target.as_json(best[0].codes) | {"value": best[1]}
-    facts["candidate"] = target.as_json(candidate[0].codes) | {"value": candidate[1]}
-    facts |= {"confirmed": study.confirmed, "over_default": candidate[1] / default if default else None}
+    facts, of_candidate = (
+        study.target.as_json(proposal.codes)
+        | {"value": value, "over_default": value / default if default else None}
+        for proposal, value in (best, candidate)
+    )
     if verdict and np.isfinite(verdict.high):
         interval = {"level": LEVEL, "low": verdict.low, "high": verdict.high}
-        facts |= {"interval": interval, "paired_rounds": verdict.rounds}
+        of_candidate |= {"interval": interval, "paired_rounds": verdict.rounds}
+    facts |= {"candidate": of_candidate, "confirmed": study.confirmed}
+    if study.as_compiled is not None:
+        facts |= {"as_compiled": study.as_compiled, "constrained": not study.keeps_program}
     return facts
 
 
@@ -232,8 +250,8 @@ def list_evaluations(study: Study) -> pd.DataFrame:
 
 @in_style
 def plot_curve(study: Study) -> Figure:
-    """Plot the best value so far over evaluations, in percent against the default's where that is known."""
-    default = study.default
+    """Plot the best value so far over evaluations, in percent against the baseline's where that is known."""
+    baseline = study.baseline
     figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
     axes = figure.subplots()
     numbers = np.arange(1, len(study.history) + 1)
@@ -241,33 +259,33 @@ def plot_curve(study: Study) -> Figure:
     shown = [number for number, value in zip(numbers, evaluated, strict=True) if value is not None]
     values = np.array([value for value in evaluated if value is not None])
     curve = study.history.curve
-    if default:
-        values, curve = 100 * (values / default - 1), 100 * (curve / default - 1)
+    if baseline:
+        values, curve = 100 * (values / baseline - 1), 100 * (curve / baseline - 1)
     axes.scatter(shown, values, s=14, color=FAINT)
     axes.step(numbers, curve, where="post", color=ENSEMBLE)
     so_far = "lowest single value so far" if study.plan else "best so far"
     named = [("dot: one evaluation", CEILING), (f"line: {so_far}", ENSEMBLE)]
-    if default:
+    if baseline:
         axes.axhline(0.0, linestyle="--", color=DEFAULT)
-        value = "" if _is_ratio(study) else f", {value_text(default, study)}"
-        named.append((f"dashed: the default{value}", DEFAULT))
+        value = "" if _is_ratio(study) else f", {value_text(baseline, study)}"
+        named.append((f"dashed: {study.baseline_is}{value}", DEFAULT))
     axes.set_xlabel("evaluations")
-    axes.set_ylabel("value against the default, %" if default else study.target.evaluator.name)
+    axes.set_ylabel(f"value against {study.baseline_is}, %" if baseline else study.target.evaluator.name)
     if shown:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.xaxis.set_major_formatter("{x:g}")
-        if default:
+        if baseline:
             _mark_differences(axes, values)
         else:
             _mark_values(axes, values)
     name = shortened(study.target.name, _NAME)
     best = study.candidate
     title = name
-    if best and default:
-        gained = "no difference" if all_equal(study) else against(best[1] / default)
-        if study.plan and not study.confirmed and best[1] < default:
+    if best and baseline:
+        gained = "no difference" if all_equal(study) else against(best[1] / baseline, study.baseline_is)
+        if study.plan and not study.confirmed and best[1] < baseline:
             gained = f"not confirmed: {gained}"
         rounds = f" in {study.verdict.rounds} paired rounds" if study.verdict else ""
         title = f"{gained[0].upper()}{gained[1:]}{rounds}, {name}"
@@ -308,16 +326,16 @@ def _mark_values(axes: Axes, values: np.ndarray) -> None:
 def study_page(study: Study) -> str:
     """Return a page of HTML: whether something was gained, the best configurations, and the curve."""
     facts = summarise_study(study)
-    best, default = study.best, study.default
+    best, baseline, baseline_is = study.best, study.baseline, study.baseline_is
     numbers = []
     if all_equal(study):
         note = f"{_unit(study)}, as the default has".lstrip(", ")
-        numbers.append(Number("value of each", _number(default), note))
-    elif best and default:
-        kept = "the default itself"
-        told = kept if _keeps_default(study) else against(best[1] / default).removesuffix(" the default")
+        numbers.append(Number("value of each", _number(baseline), note))
+    elif best and baseline:
+        kept = f"{baseline_is} itself"
+        told = kept if _keeps_default(study) else against(best[1] / baseline, "").rstrip()
         note = study.target.evaluator.name if _is_ratio(study) else value_text(best[1], study)
-        numbers.append(Number("best against the default", told, note))
+        numbers.append(Number(f"best against {baseline_is}", told, note))
     numbers.append(Number("evaluations", f"{study.history.spent}", study.searched_by))
     size = study.target.space.size
     share = f"{percent(len(study.history) / size, 1)} of them were evaluated" if size else ""
@@ -325,9 +343,9 @@ def study_page(study: Study) -> str:
     rows = list_evaluations(study).dropna(subset="value").drop_duplicates("options")
     rows = rows.sort_values("value", kind="stable", ignore_index=True).head(_ROWS)
     table = pd.DataFrame({"evaluation": rows["evaluation"], "by": rows["by"]})
-    if default:  # the values are in evaluations.csv
-        ratios = [value / default for value in rows["value"]]
-        table["against the default"] = [_signed(ratio) for ratio in ratios]
+    if baseline:  # the values are in evaluations.csv
+        ratios = [value / baseline for value in rows["value"]]
+        table[f"against {baseline_is}"] = [_signed(ratio) for ratio in ratios]
     else:
         unit = _unit(study)
         table[f"value, {unit}" if unit else "value"] = [_number(value) for value in rows["value"]]
@@ -370,9 +388,11 @@ def write_result(study: Study) -> Path:
         }
         write_json(folder / BEST, best | facts)
         if target.module_of:
-            for name, codes in ((TUNED, proposal.codes), (DEFAULT_PROGRAM, target.space.default.tolist())):
+            best_module = target.module if study.keeps_program else target.module_of(proposal.codes)
+            default_module = target.module_of(tuple(target.space.default.tolist()))
+            for name, module in ((TUNED, best_module), (DEFAULT_PROGRAM, default_module)):
                 with atomic_path(folder / name) as temporary:
-                    temporary.write_bytes(serialised(target.module_of(tuple(codes))))
+                    temporary.write_bytes(serialised(module))
         if target.local:
             write_signature(folder, target.local)
     summary = {name: str(value) for name, value in summarise_study(study).items()}

@@ -62,6 +62,7 @@ class Target:
         evaluator: Gives a configuration its value.
         pretrained: A trained run's predictions of configurations, None without a run.
         module_of: Makes the constrained module of a configuration; None where there is no HLO.
+        module: The program without constraints, as the user compiles it; None where there is no HLO.
         labels: ``(C,)`` values of all listed configurations, None where they are not known.
         default_value: Value of the compiler's default where no configuration of the space is known to be it
             and its value is stated (of a tile: 1, the unit); otherwise the value of the space's default
@@ -84,6 +85,7 @@ class Target:
     evaluator: Evaluator
     pretrained: Pretrained | None
     module_of: Callable[[tuple[int, ...]], Module] | None = None
+    module: Module | None = None
     labels: np.ndarray | None = None
     default_value: float | None = None
     unit: float = 1.0
@@ -248,7 +250,17 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
         of_layouts = _pretrained_of_program(run, program.module, nodes, tied, free, space)
         pretrained = of_layouts if not options else lambda codes: of_layouts(codes[:, : len(free)])
     every = sum(len(choice.options) > 1 for choice in tie(nodes)) if free else 0
-    target = Target(settings.program, content, space, None, pretrained, module_of, tied=every, local=local)
+    target = Target(
+        settings.program,
+        content,
+        space,
+        None,
+        pretrained,
+        module_of,
+        program.module,
+        tied=every,
+        local=local,
+    )
     if options:
         target = replace(target, values_of=values_of)
     if not any(node.default for node in nodes):

@@ -25,6 +25,8 @@ from fastslow_programs.tuning.target import Target, read_target
 Strategy = Guided | Tpe | Random | Confirming
 """What proposes configurations from the evaluations so far."""
 DEFAULT = "default"
+AS_COMPILED = "the program as compiled"
+"""What the program without constraints is called."""
 HOPELESS = 8  # failures in a row, from the first evaluation on, after which something is wrong
 
 
@@ -41,6 +43,7 @@ class Study:
     strategy: Strategy
     kept: KeptStudy  # its evaluations, in memory and on disk
     exhausted: bool = False  # whether no configuration was left to propose
+    without_constraints: Evaluation | None = None  # of the program; None where the default stands for it
 
     @property
     def history(self) -> History:
@@ -60,6 +63,28 @@ class Study:
             return self.target.default_value
         evaluated = self.history.evaluation_of(self.target.space.default)
         return evaluated[1] if evaluated else None
+
+    @property
+    def as_compiled(self) -> float | None:
+        """Value of the program without constraints; None where it is unknown or the default stands for it."""
+        return self.without_constraints.value if self.without_constraints else None
+
+    @property
+    def baseline(self) -> float | None:
+        """Value that a gain is measured against: the default's, or if lower the program's as compiled."""
+        known = [value for value in (self.default, self.as_compiled) if value is not None]
+        return min(known, default=None)
+
+    @property
+    def baseline_is(self) -> str:
+        """What has the value of the baseline, in words."""
+        return "the default" if self.baseline == self.default else AS_COMPILED
+
+    @property
+    def keeps_program(self) -> bool:
+        """Whether the program without constraints is what to compile: no configuration is below it."""
+        as_compiled, candidate = self.as_compiled, self.candidate
+        return as_compiled is not None and (candidate is None or candidate[1] >= as_compiled)
 
     @property
     def plan(self) -> Plan | None:
@@ -87,21 +112,24 @@ class Study:
 
     @property
     def confirmed(self) -> bool:
-        """Whether the candidate is known to be faster than the default: by rounds, or as values are exact."""
-        candidate, default = self.candidate, self.default
-        if candidate is None or default is None:
+        """Whether the candidate is surely faster than the baseline: by rounds, or as values are exact."""
+        candidate, baseline = self.candidate, self.baseline
+        if candidate is None or baseline is None:
             return False
         if self.plan:
             return self.verdict is not None and self.verdict.is_faster
-        return not self.target.evaluator.noisy and candidate[1] < default
+        return not self.target.evaluator.noisy and candidate[1] < baseline
 
     @property
     def best(self) -> tuple[Proposal, float] | None:
         """The configuration to use and its value: the default where nothing is faster.
 
-        Where values are noisy, only a confirmed candidate is faster. None where nothing has a value.
+        Where values are noisy, only a confirmed candidate is faster. Where the program is to be compiled
+        without constraints (``keeps_program``), the value is that program's. None where nothing has a value.
         """
-        candidate, default = self.candidate, self.default
+        candidate, default, as_compiled = self.candidate, self.default, self.as_compiled
+        if as_compiled is not None and self.keeps_program:
+            return Proposal(tuple(map(int, self.target.space.default)), DEFAULT), as_compiled
         if self.plan and default is not None and not self.confirmed:
             return Proposal(tuple(map(int, self.target.space.default)), DEFAULT), default
         if not candidate or default is None or candidate[1] < default or self.target.default_value:
@@ -150,6 +178,7 @@ def complete_study(settings: TuneSettings, target: Target | None = None, is_kept
         study = Study(settings, target, make_strategy(settings.strategy, target), kept)
         if target.is_traced_anew:
             _require_same_code(study)
+        study.without_constraints = target.evaluator.without_constraints()
         if target.measured and not study.history.spent:
             _take_known(study, target.measured)
         try:
@@ -221,13 +250,13 @@ def _search(study: Study) -> None:
 
         def show() -> None:
             bar.n = min(history.spent, bar.total)
-            candidate, default = study.candidate, study.default
+            candidate, baseline = study.candidate, study.baseline
             said = [f"best {candidate[1]:.6g}"] if candidate else []
-            if candidate and default and candidate[1] >= default:
-                said = ["best: the default"]
-            elif candidate and default:
+            if candidate and baseline and candidate[1] >= baseline:
+                said = [f"best: {study.baseline_is}"]
+            elif candidate and baseline:
                 unconfirmed = " (unconfirmed)" if plan and not study.confirmed else ""
-                ratio = f"{candidate[1] / default:.4f} of the default{unconfirmed}"
+                ratio = f"{candidate[1] / baseline:.4f} of {study.baseline_is}{unconfirmed}"
                 said = [f"best {ratio}"] if study.target.evaluator.paired else [*said, ratio]
             said += [f"{len(history.failures)} failed"] if history.failures else []
             bar.set_postfix_str(", ".join(said), refresh=False)
