@@ -138,7 +138,7 @@ def test_while_nothing_is_known_the_default_is_to_be_kept_and_the_members_are_sh
     assert "10 %" in text and "0.54 to 0.96" in text and " % likely faster" in " ".join(text)
 
 
-def test_a_change_is_advised_where_the_estimates_confirm_it():
+def test_a_change_is_advised_where_the_estimates_confirm_it(tmp_path):
     shown = ranking(default_cycles=1000)
     rows = shown.rows.assign(estimated_cycles=np.where(shown.rows["rank"] == 1, 981, 1000))
     better = Ranking(**{**vars_of(shown), "rows": rows})
@@ -152,6 +152,14 @@ def test_a_change_is_advised_where_the_estimates_confirm_it():
     assert first.endswith(change) and not any("nothing" in other for other in others)
     worse = Ranking(**{**vars_of(shown), "rows": rows.assign(estimated_cycles=1001.0)})
     assert worse.verdict() == "The compiler's default is the choice to keep: no estimate is below its cycles."
+    program = replace(better, cycles_as_compiled=900)
+    keep = "Keep the program as compiled, without constraints: no estimate is below its cycles."
+    assert checked(program, tmp_path)[3] == program.verdict() == keep
+    assert program.first_rows()["of the cycles as compiled"].iloc[0] == 981 / 900
+    assert not any(line.startswith("to measure first: configuration") for line in program.words())
+    of_program = replace(better, default_cycles=1100, cycles_as_compiled=1000)
+    assert of_program.verdict() == better.verdict(), "the percentage is of the fewer cycles"
+    assert "0.981 of the cycles of the program as compiled" in " ".join(of_program.words())
 
 
 def vars_of(shown):

@@ -161,18 +161,27 @@ def test_the_fastest_are_estimated_by_the_compiler(home, dots, monkeypatch):
         monkeypatch.setattr(f"fastslow_programs.{module}.require_compiler", lambda: None)
     ranking = rank_source(RankSettings(source=dots, configs=20, estimate=5))
     # the stub estimates 100, 102, 103, 105 cycles for programs 0 (the default), 2, 3, 5 and refuses 1 and 4
-    assert ranking.default_cycles == 100 and ranking.default == 0
+    # and 106 for the last, which has no constraints
+    assert (ranking.default_cycles, ranking.cycles_as_compiled, ranking.default) == (100, 106, 0)
     assert ranking.table["estimated_cycles"].head(5).fillna(0).tolist() == [0, 102, 103, 0, 105]
     assert ranking.table["estimated_cycles"].iloc[5:].isna().all()
     found = ranking.estimates()
     assert found["rank"].tolist() == [2, 3, 5] and found["vs_default"].tolist() == [1.02, 1.03, 1.05]
     assert ranking.summary()["best estimate"].endswith("1.020 of the default's cycles")
+    bound = "106 cycles, without constraints; the default, bound by them, has 100"
+    assert ranking.summary()["as compiled"] == bound
     fewer = replace(ranking, default_cycles=104)
     assert fewer.summary()["best estimate"].endswith("0.981 of the default's cycles")
     first = [said for said in fewer.words() if said.startswith(("to measure first", "to change"))]
     assert "0.981 of the default's cycles by the compiler's estimate: " in first[0]
     assert not any("nothing" in said for said in first), "an estimate below the default's is advice"
     assert "compiler's own layouts" not in ranking.summary()
+    kept = replace(fewer, cycles_as_compiled=51)
+    first = [said for said in kept.words() if said.startswith(("to measure first", "to change"))]
+    assert first[0].startswith("to measure first: nothing; none of 3 estimated configurations is below")
+    assert first[0].endswith(f"the best one, {found['config'].iloc[0]}, has 2.000 of its cycles")
+    assert kept.summary()["best estimate"].endswith("2.000 of the cycles of the program as compiled")
+    assert kept.estimates()["vs_default"].tolist() == [c / 104 for c in (102, 103, 105)]
     refused = "the compiler's estimates: none for 2 of 5 configurations (2 refused: no)"
     assert refused in ranking.words()
 

@@ -53,6 +53,9 @@ def test_advice_that_the_estimates_refute_is_withdrawn(cycles, left):
     rows = ranked.table["config"].map(cycles) if cycles else np.nan
     estimated = replace(ranked, rows=ranked.rows.assign(estimated_cycles=rows), default_cycles=100)
     assert estimated.changes()["choice"].tolist() == left
+    # 99 cycles are no gain where the program without constraints has 98
+    of_program = replace(estimated, cycles_as_compiled=98).changes()["choice"].tolist()
+    assert of_program == [choice for choice in left if 6 not in cycles]
 
 
 @pytest.mark.parametrize(("column", "left"), [("runtime", [1]), ("known", [1]), ("no option", [0, 1])])

@@ -16,6 +16,9 @@ from collections.abc import Callable, Sequence
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Instruction, Module
 from fastslow_programs.compiler.layout_space import INPUT, OUTPUT, ConfigurableNode, Layout, Layouts, complete
 
+AS_COMPILED = "the program as compiled"
+"""What a module without constraints is called. Those that bind its default layouts may cost cycles, too."""
+
 
 def constrain(module: Module, layouts: Layouts, nodes: list[ConfigurableNode]) -> Module:
     """Return a copy of a module in which ``LayoutConstraint`` custom calls impose layouts.

@@ -57,10 +57,14 @@ PAGE, FACTS = "ranking.html", "ranking.json"
 
 
 class _Estimates(NamedTuple):
-    """The compiler's cycles of some configurations and of its default, and why it gave none for others."""
+    """The compiler's cycles of some configurations, of its default and of the program without constraints.
+
+    For a configuration without cycles there is why.
+    """
 
     cycles: dict[int, int | None]
     default: int | None
+    as_compiled: int | None
     failures: Sequence[str]
 
 
@@ -152,6 +156,7 @@ def rank_source(
         arrays=vars(subject.program),
         compared_with=subject.default,
         default_cycles=estimates.default,
+        cycles_as_compiled=estimates.as_compiled,
         failures=estimates.failures,
         defaults_remedy=_defaults_remedy(run, subject.program),
         advice=_advice(settings, subject),
@@ -323,10 +328,10 @@ def _default(settings: RankSettings, program: Program) -> Default:
 
 
 def _estimate(settings: RankSettings, subject: Subject, prediction: np.ndarray) -> _Estimates:
-    """Ask the compiler for cycles of its default, which must compile, and of the first configurations."""
+    """Ask the compiler for cycles of its default, which must compile, of the first, and of the program."""
     program = subject.converted
     if not settings.estimate or program is None:
-        return _Estimates({}, None, [])
+        return _Estimates({}, None, None, [])
     configs = fastest_first(prediction, "layout")[: settings.estimate].tolist()
     rows = program.arrays["node_config_feat"]
     by_number = {node.node: node for node in program.nodes}
@@ -335,8 +340,12 @@ def _estimate(settings: RankSettings, subject: Subject, prediction: np.ndarray) 
     default_layouts = {} if default is None else decode(rows[default], nodes)
     layouts = [default_layouts, *(decode(rows[number], nodes) for number in configs)]
     programs = [constrain(program.module, layout, program.nodes) for layout in layouts]
+    programs.append(program.module)  # without constraints, as the user compiles it
     cycles, failures = estimate_cycles(settings.origin.path, programs, settings.labeller())
-    return _Estimates(dict(zip(configs, cycles[1:], strict=True)), cycles[0], failures)
+    default_cycles, *of_configs, as_compiled = cycles
+    of_program = int(as_compiled is None)
+    failures = failures[: len(failures) - of_program]
+    return _Estimates(dict(zip(configs, of_configs, strict=True)), default_cycles, as_compiled, failures)
 
 
 def write_ranking(ranking: Ranking, settings: RankSettings) -> Path:

@@ -22,6 +22,7 @@ from fastslow.core.errors import SettingsError, counted, listed
 from fastslow.core.shown import Number, Section, Shown, picture, sentences
 from fastslow.core.tables import percent, table_html, two_digits
 from fastslow.steps.finished_run import AppliedRule
+from fastslow_programs.compiler.layout_constraints import AS_COMPILED
 from fastslow_programs.program.configurations import Default
 from fastslow_programs.program.convert import count_failures
 from fastslow_programs.ranking.choices import (
@@ -64,7 +65,9 @@ class Ranking(Shown):
         choices: What the configurations choose.
         arrays: Arrays of its competition file, for the picture of its graph; None for none.
         compared_with: The configuration that others are compared with, and whether it is the default.
-        default_cycles: The compiler's estimate of its own default, None where it was not asked.
+        default_cycles: The compiler's estimate of its own default, bound by constraints as each configuration
+            is. None where it was not asked.
+        cycles_as_compiled: Its estimate of the program without constraints; None where it gave none.
         failures: Why the compiler gave no estimate, an entry for each configuration without one.
         defaults_remedy: Advice to make the compiler's own layouts known, where models read them and the
             program names none.
@@ -86,6 +89,7 @@ class Ranking(Shown):
     compared_with: Default
     arrays: Mapping[str, Any] | None = None
     default_cycles: int | None = None
+    cycles_as_compiled: int | None = None
     failures: Sequence[str] = ()
     defaults_remedy: str = ""
     advice: Sequence[str] = ()
@@ -243,11 +247,13 @@ class Ranking(Shown):
         if self.learnt:
             return self._measured_verdict(first)
         best = self.estimates().head(1)
-        if len(best) and best["vs_default"].iloc[0] < 1:
+        if len(best) and best["vs_baseline"].iloc[0] < 1:
             config = int(best["config"].iloc[0])
-            fewer = f"{two_digits(100 * (1 - best['vs_default'].iloc[0]))} % fewer cycles"
+            fewer = f"{two_digits(100 * (1 - best['vs_baseline'].iloc[0]))} % fewer cycles"
             said = f"Measure configuration {config} first: {fewer} by the compiler's estimate"
             return f"{said}. It changes {self._in_words(config)}."
+        if len(best) and self._keeps_program:
+            return f"Keep {AS_COMPILED}, without constraints: no estimate is below its cycles."
         if len(best):
             return "The compiler's default is the choice to keep: no estimate is below its cycles."
         if self.advice:
@@ -422,7 +428,8 @@ class Ranking(Shown):
         Returns:
             Texts and numbers: ``place``, ``config`` (all that are alike), ``probability of being faster than
             the default``, ``slower than the fastest``, ``known runtime``, ``of the default's cycles`` (each
-            where it is known), and the ``differences from the default`` in words.
+            where it is known; or ``of the cycles as compiled`` where these are fewer), and the ``differences
+            from the default`` in words.
         """
         rows = self.table.drop_duplicates("id").head(_ON_PAGE)
         alike = self.table.groupby("id")["config"].agg(lambda configs: listed([*map(str, configs)]))
@@ -434,8 +441,9 @@ class Ranking(Shown):
             columns["slower than the fastest"] = excess[rows.index].map(lambda x: f"{two_digits(x)} %")
         if "known" in rows:
             columns["known runtime"] = rows["known"]
-        if self.default_cycles and "estimated_cycles" in rows:
-            columns["of the default's cycles"] = rows["estimated_cycles"] / self.default_cycles
+        if self._baseline_cycles and "estimated_cycles" in rows:
+            compared = "the cycles as compiled" if self._keeps_program else "the default's cycles"
+            columns[f"of {compared}"] = rows["estimated_cycles"] / self._baseline_cycles
         columns[f"differences from {self._base}"] = [self._in_words(int(c)) for c in rows["config"]]
         return pd.DataFrame(columns).reset_index(drop=True)
 
@@ -444,9 +452,10 @@ class Ranking(Shown):
 
         Returns:
             Rows of ``effects``, the fastest first, one per choice, only of choices whose default is known. An
-            option is left out if the compiler estimates no configuration that takes it below the default's
-            cycles, or if the median of its measured runtimes is not below the default's option's. None
-            is left where the default is the first of the ranking and the fastest that was measured.
+            option is left out if the compiler estimates no configuration that takes it below the cycles of
+            the default and of the program without constraints, or if the median of its measured runtimes is
+            not below the default's option's. None is left where the default is the first of the ranking and
+            the fastest that was measured.
         """
         if self._is_default_best:
             return self.effects.head(0)
@@ -458,17 +467,15 @@ class Ranking(Shown):
         return rows.drop_duplicates("choice").reset_index(drop=True)
 
     def _is_refuted(self, number: int, option: str) -> bool:
-        """Return whether no estimate of an option is below the default, or its runtimes are not lower."""
+        """Return whether no estimate of an option is below the baseline, or its runtimes are not lower."""
         choice = self.choices[number]
         position = choice.options.index(option)
         estimates = self.estimates()
         taken = choice.values[estimates["config"].to_numpy(int)] == position
-        by_estimates = taken.any() and estimates["vs_default"][taken].min() >= 1
-        values = choice.values[self._measured.index]
-        median = self._measured.groupby(values).median()
-        by_runtimes = {position, choice.default} <= {*median.index} and median[position] >= median[
-            choice.default
-        ]
+        by_estimates = taken.any() and estimates["vs_baseline"][taken].min() >= 1
+        medians = self._measured.groupby(choice.values[self._measured.index]).median()
+        are_measured = {position, choice.default} <= {*medians.index}
+        by_runtimes = are_measured and medians[position] >= medians[choice.default]
         return bool(by_estimates or by_runtimes)
 
     @property
@@ -483,7 +490,8 @@ class Ranking(Shown):
     @property
     def _is_default_best(self) -> bool:
         """Whether the default is the first of the ranking and the fastest that was measured."""
-        first, measured = self.compared_with.config, self._measured
+        first = self.compared_with.config
+        measured = self._measured
         if first != self.table["config"].iloc[0] or first not in measured:
             return False
         return bool(measured[first] == measured.min())
@@ -510,14 +518,22 @@ class Ranking(Shown):
         return estimated + likely
 
     def _estimated_faster(self) -> list[str]:
-        """Return the best estimate and what it changes in words; nothing where the default is as good."""
+        """Return the best estimate and what it changes in words; nothing where the default is as good.
+
+        Where the program without constraints is as good, say so: those that bind the default cost cycles.
+        """
         estimates = self.estimates()
-        if estimates.empty or estimates["vs_default"].iloc[0] >= 1:
+        if estimates.empty:
             return []
         config = int(estimates["config"].iloc[0])
-        ratio = estimates["vs_default"].iloc[0]
-        cycles = f"{ratio:.3f} of the default's cycles by the compiler's estimate"
-        return [f"to measure first: configuration {config}, {cycles}: {self._in_words(config)}"]
+        ratio = f"{estimates['vs_baseline'].iloc[0]:.3f}"
+        if estimates["vs_baseline"].iloc[0] < 1:
+            cycles = f"{ratio} of {self._baseline_is} by the compiler's estimate"
+            return [f"to measure first: configuration {config}, {cycles}: {self._in_words(config)}"]
+        if not self._keeps_program:
+            return []
+        none = f"none of {counted(len(estimates), 'estimated configuration')} is below {AS_COMPILED}"
+        return [f"to measure first: nothing; {none}, and the best one, {config}, has {ratio} of its cycles"]
 
     def _largest_effects(self) -> list[str]:
         order = (-self.effects["effect"].abs()).sort_values(kind="stable").index[:_SENTENCES]
@@ -593,14 +609,32 @@ class Ranking(Shown):
     def estimates(self) -> pd.DataFrame:
         """Return the configurations that the compiler estimated, fewest cycles first; empty if none.
 
-        ``vs_default`` is the estimate as a multiple of the estimate of the compiler's own default.
+        ``vs_default`` is the estimate as a multiple of the estimate of the compiler's own default,
+        ``vs_baseline`` of that or of the program's without constraints, whichever is less.
         """
-        columns = ["rank", "config", "prediction", "estimated_cycles", "vs_default"]
-        if not self.default_cycles:
+        columns = ["rank", "config", "prediction", "estimated_cycles", "vs_default", "vs_baseline"]
+        if not self.default_cycles or not self._baseline_cycles:
             return pd.DataFrame(columns=columns)
-        ratio = self.table["estimated_cycles"] / self.default_cycles
-        rows = self.table.assign(vs_default=ratio)[columns].dropna()
+        cycles = self.table["estimated_cycles"]
+        ratios = {"vs_default": cycles / self.default_cycles, "vs_baseline": cycles / self._baseline_cycles}
+        rows = self.table.assign(**ratios)[columns].dropna()
         return rows.sort_values("estimated_cycles", kind="stable", ignore_index=True)
+
+    @property
+    def _baseline_cycles(self) -> int | None:
+        """Cycles that an estimate must be below to be worth a measurement."""
+        known = [cycles for cycles in (self.default_cycles, self.cycles_as_compiled) if cycles is not None]
+        return min(known, default=None)
+
+    @property
+    def _keeps_program(self) -> bool:
+        """Whether the program without constraints has fewer cycles than the default that they bind."""
+        return self._baseline_cycles != self.default_cycles
+
+    @property
+    def _baseline_is(self) -> str:
+        """Whose cycles the baseline is, in words."""
+        return f"the cycles of {AS_COMPILED}" if self._keeps_program else "the default's cycles"
 
     def scores(self) -> dict[str, float]:
         """Return how well the ranking agrees with the file's runtimes; nothing if none differ.
@@ -658,7 +692,10 @@ class Ranking(Shown):
                 facts["repeats"] = f"{apart}; slowdowns take their mean"
         if len(estimates := self.estimates()):
             best = estimates.iloc[0]
-            cycles = f"{best['vs_default']:.3f} of the default's cycles"
+            cycles = f"{best['vs_baseline']:.3f} of {self._baseline_is}"
+            if self.cycles_as_compiled is not None:
+                bound = f"the default, bound by them, has {self.default_cycles:,}"
+                facts["as compiled"] = f"{self.cycles_as_compiled:,} cycles, without constraints; {bound}"
             facts["best estimate"] = f"configuration {best['config']:.0f}, {cycles}"
             facts["the estimate's own tau"] = describe_estimates()
         if self.failures:

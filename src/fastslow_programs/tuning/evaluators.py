@@ -75,7 +75,7 @@ class Evaluator:
         raise NotImplementedError
 
     def without_constraints(self) -> Evaluation | None:
-        """Evaluate the program as the user compiles it; None where the default stands for it."""
+        """Evaluate the program as the user compiles it; None where the default has no constraints."""
         return None
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from fastslow.core.errors import DataError, counted
 from fastslow.core.progress import TICK_SECONDS, progress, ticking
+from fastslow_programs.compiler.layout_constraints import AS_COMPILED
 from fastslow_programs.program.convert import count_reasons
 from fastslow_programs.program.measured import Measured
 from fastslow_programs.tuning.confirmation import CONFIRMS, Confirming, Plan, Verdict, verdict
@@ -25,8 +26,6 @@ from fastslow_programs.tuning.target import Target, read_target
 Strategy = Guided | Tpe | Random | Confirming
 """What proposes configurations from the evaluations so far."""
 DEFAULT = "default"
-AS_COMPILED = "the program as compiled"
-"""What the program without constraints is called."""
 HOPELESS = 8  # failures in a row, from the first evaluation on, after which something is wrong
 
 
@@ -43,7 +42,7 @@ class Study:
     strategy: Strategy
     kept: KeptStudy  # its evaluations, in memory and on disk
     exhausted: bool = False  # whether no configuration was left to propose
-    without_constraints: Evaluation | None = None  # of the program; None where the default stands for it
+    without_constraints: Evaluation | None = None  # of the program; None where the default has none
 
     @property
     def history(self) -> History:
@@ -66,7 +65,7 @@ class Study:
 
     @property
     def as_compiled(self) -> float | None:
-        """Value of the program without constraints; None where it is unknown or the default stands for it."""
+        """Value of the program without constraints; None where it is unknown, or the default has none."""
         return self.without_constraints.value if self.without_constraints else None
 
     @property
