@@ -115,7 +115,14 @@ def test_a_command_measures_without_a_compiler_and_the_result_is_written(dots, t
     assert candidate["over_default"] == pytest.approx(candidate["value"]) and best["over_default"] == 1
     default, best_bytes = ((folder / f"{name}.hlo.pb").read_bytes() for name in ("default", "best"))
     assert HloProto.FromString(best_bytes).hlo_module == study.target.module_of(study.history.best[0].codes)
-    assert HloProto.FromString(default).hlo_module.name == "varied"
+    unconstrained = HloProto.FromString(default).hlo_module
+    assert unconstrained.name == "varied" and b"LayoutConstraint" not in default
+    assert all(
+        b"LayoutConstraint" in study.target.module_of(proposal.codes).SerializeToString()
+        for proposal, _ in study.history.done
+        if any(proposal.codes)
+    )
+    assert best["default_is"] == "the unconstrained program"
     table = list_evaluations(study)
     assert len(table) == len(study.history) and table["best"].iloc[-1] == 1
     assert (folder / "curve.png").is_file()

@@ -41,13 +41,14 @@ from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.choices import name_choices
 from fastslow_programs.ranking.rank import read_program
 from fastslow_programs.tuning.compiler_options import CompilerOption, list_options, refused_options
-from fastslow_programs.tuning.evaluators import EVALUATORS, DeviceEvaluator, Evaluator
+from fastslow_programs.tuning.evaluators import EVALUATORS, CommandEvaluator, DeviceEvaluator, Evaluator
 from fastslow_programs.tuning.search.guided import Pretrained
 from fastslow_programs.tuning.search.space import CODE, Choice, Space
 from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.user_space import UserSpace
 
 _NAME = Path("program.npz")
+_UNCONSTRAINED = "the unconstrained program"
 _ANCHORS = 64  # random configurations that neighbours are predicted with: the models scale what they get
 
 
@@ -241,6 +242,9 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
         return {option.name: option.values[int(code) - 1] for option, code in chosen if code}
 
     def module_of(codes: tuple[int, ...]) -> Module:
+        # constraints that bind the default have a cost: a command measures what the user compiles
+        if kind is CommandEvaluator and tuple(codes) == tuple(space.default.tolist()):
+            return program.module
         return with_options(impose(program.module, layouts(codes), nodes), values_of(codes))
 
     code = program.module.SerializeToString(deterministic=True)
@@ -265,8 +269,10 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
         target = replace(target, values_of=values_of)
     if not any(node.default for node in nodes):
         target = replace(target, default_is=ROW_MAJOR)
+    if kind is CommandEvaluator:
+        target = replace(target, default_is=_UNCONSTRAINED)
     if local:
-        target = replace(target, default_value=1.0, default_is="the unconstrained program")
+        target = replace(target, default_value=1.0, default_is=_UNCONSTRAINED)
     evaluator = kind(settings, target, labeller)
     measured = None
     if settings.cache and kind.kept and not options:
