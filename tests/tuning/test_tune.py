@@ -165,7 +165,11 @@ def test_exact_values_of_a_command_end_with_the_better_one(tmp_path, capsys, und
     assert best["confirmed"] and best["value"] == best["candidate"]["value"] == pytest.approx(1.0)
     interval = best["candidate"]["interval"]
     assert interval["low"] == interval["high"] == pytest.approx(1 / 2.26)
-    assert summarise_study(study)["result"].startswith("gained: 56 % below the default, 99 % interval 56 %")
+    exact = "the same in each of 5 paired rounds; confirm=0 saves them"
+    assert summarise_study(study)["result"] == f"gained: 56 % below the default, {exact}"
+    believed = complete_study(settings.replace(confirm=0.0, evaluations=6, name="believed"))
+    assert believed.exhausted or believed.history.spent == 6 == believed.target.space.size
+    assert believed.best[1] == pytest.approx(1.0)
     shown = capsys.readouterr().err
     assert re.search(r"16/16 .*best 1, 0.4425 of the default\]", shown)
 

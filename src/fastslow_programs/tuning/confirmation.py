@@ -9,6 +9,7 @@ The interval is Student's over the rounds. A value is a median of runs, so one d
 outlier. All is read from the history: an interrupted confirmation resumes.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ LEVEL = 0.99
 """Level of the interval. ``benchmarks/verdict.py`` counts how often a search without a gain ends with one."""
 FEWEST = 5
 """Paired rounds that a verdict needs."""
+_EXACT = 1e-9  # of a ratio, within which both ends of an interval are one number
 _MOST, _SCREENED = 8, 5  # contenders at most, and evaluations of the reserve for each of them
 
 
@@ -56,8 +58,10 @@ class Verdict:
         if self.rounds < FEWEST:
             return too_few(self.rounds)
         low, high = (against(ratio).removesuffix(" the default") for ratio in (self.low, self.high))
-        interval = f"{percent(LEVEL)} interval {low} to {high}"
-        compared = f"{against(self.ratio)}, {interval} it, from {self.rounds} paired rounds"
+        interval = f"{percent(LEVEL)} interval {low} to {high} it, from {self.rounds} paired rounds"
+        if math.isclose(self.low, self.high, rel_tol=_EXACT):
+            interval = f"the same in each of {self.rounds} paired rounds; confirm=0 saves them"
+        compared = f"{against(self.ratio)}, {interval}"
         if self.is_faster:
             return f"gained: {compared}"
         beyond = "is not confirmed" if self.ratio < 1 else "is not faster"
