@@ -33,6 +33,19 @@ class StubLabeller:
         return [refused if n % 3 == 1 else {"cycles": 100 + n} for n in range(len(modules))]
 
 
+class WithoutConstraintsFirst(StubLabeller):
+    """A labeller that estimates 106 cycles of the first program, which has no constraints."""
+
+    refuses_others: ClassVar[bool] = False
+    """Whether it refuses each program with constraints."""
+
+    def label(self, modules, title=""):
+        if self.task:
+            return super().label(modules, title)
+        records = super().label(modules[1:], title)
+        return [{"cycles": 106}, *(records[1:2] * len(records) if self.refuses_others else records)]
+
+
 class ConstraintsCost(StubLabeller):
     """A labeller whose estimates fall from 100 cycles of the first, the default; ``as_compiled`` has none."""
 

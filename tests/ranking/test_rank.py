@@ -33,7 +33,7 @@ from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.target import read_target
 from helpers.competition_files import layout_arrays, write_npz
 from helpers.dot_module import measured_module, varied_module
-from helpers.stub_labeller import StubLabeller
+from helpers.stub_labeller import WithoutConstraintsFirst
 
 RankSettings = partial(settings.RankSettings, run="runs/smoke")  # by default a smoke run is not taken
 
@@ -156,12 +156,13 @@ def test_measured_runs_are_compared_with_the_ranking(home):
 
 
 def test_the_fastest_are_estimated_by_the_compiler(home, dots, monkeypatch):
-    monkeypatch.setattr("fastslow_programs.program.program_settings.Labeller", StubLabeller)
+    labeller = WithoutConstraintsFirst
+    monkeypatch.setattr("fastslow_programs.program.program_settings.Labeller", labeller)
     for module in ("program.user_program", "ranking.rank"):
         monkeypatch.setattr(f"fastslow_programs.{module}.require_compiler", lambda: None)
     ranking = rank_source(RankSettings(source=dots, configs=20, estimate=5))
     # the stub estimates 100, 102, 103, 105 cycles for programs 0 (the default), 2, 3, 5 and refuses 1 and 4
-    # and 106 for the last, which has no constraints
+    # beside 106 for the program without constraints
     assert (ranking.default_cycles, ranking.cycles_as_compiled, ranking.default) == (100, 106, 0)
     assert ranking.table["estimated_cycles"].head(5).fillna(0).tolist() == [0, 102, 103, 0, 105]
     assert ranking.table["estimated_cycles"].iloc[5:].isna().all()
@@ -184,6 +185,10 @@ def test_the_fastest_are_estimated_by_the_compiler(home, dots, monkeypatch):
     assert kept.estimates()["vs_default"].tolist() == [c / 104 for c in (102, 103, 105)]
     refused = "the compiler's estimates: none for 2 of 5 configurations (2 refused: no)"
     assert refused in ranking.words()
+    monkeypatch.setattr(labeller, "refuses_others", True)
+    said = "the compiler takes the program, but not with the constraints .*refused: no.*fastslow measure"
+    with pytest.raises(DataError, match=said):
+        rank_source(RankSettings(source=dots, configs=20, estimate=5))
 
 
 def test_a_single_model_ranks_too(home, dots):

@@ -18,6 +18,11 @@ from fastslow_programs.compiler.layout_space import INPUT, OUTPUT, ConfigurableN
 
 AS_COMPILED = "the program as compiled"
 """What a module without constraints is called. Those that bind its default layouts may cost cycles, too."""
+UNBOUND = "the compiler takes the program, but not with the constraints that bind its default layouts"
+MEASURE_INSTEAD = (
+    "Measure in place of estimates: fastslow measure, or tune with evaluator=device or options=auto"
+)
+"""Remedy where :data:`UNBOUND` is the problem."""
 
 
 def constrain(module: Module, layouts: Layouts, nodes: list[ConfigurableNode]) -> Module:

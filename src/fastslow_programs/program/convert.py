@@ -252,11 +252,11 @@ def draw_configurations(choices: list[TiedChoice], count: int, seed: int) -> lis
 def estimate_cycles(
     path: Path, programs: list[Module], labeller: Labeller
 ) -> tuple[list[int | None], list[str]]:
-    """Ask the compiler for the cycles of constrained modules.
+    """Ask the compiler for the cycles of modules.
 
     Args:
         path: The source, for the messages.
-        programs: The modules, the default first.
+        programs: The modules; the first one, the default or the program without constraints, must compile.
         labeller: Compiles them, or reads earlier results.
 
     Returns:
@@ -264,7 +264,7 @@ def estimate_cycles(
 
     Raises:
         SettingsError: libtpu is not installed.
-        DataError: The compiler failed on the default configuration.
+        DataError: The compiler failed on the first module.
     """
     with labeller.workers() as label:
         codes = [program.SerializeToString(deterministic=True) for program in programs]

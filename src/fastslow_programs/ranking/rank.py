@@ -17,17 +17,24 @@ from fastslow.competition.metrics import fastest_first
 from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.rules.program_rules import check_program
 from fastslow.core.artifacts import commit
+from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
 from fastslow.features.graph import Graph
 from fastslow.features.nodes.protobuf import find_protobuf
 from fastslow.steps.finished_run import FinishedRun, best_rule
 from fastslow.steps.unseen import UnseenGraphs, build_unseen, read_recipe
-from fastslow_programs.compiler.layout_constraints import constrain
+from fastslow_programs.compiler.layout_constraints import MEASURE_INSTEAD, UNBOUND, constrain
 from fastslow_programs.compiler.layout_space import decode
 from fastslow_programs.compiler.libtpu import require_compiler
 from fastslow_programs.program.configurations import Default, find_default, identify, knows_default_layouts
-from fastslow_programs.program.convert import ConvertedProgram, estimate_cycles, make_program, write_npz
+from fastslow_programs.program.convert import (
+    ConvertedProgram,
+    count_reasons,
+    estimate_cycles,
+    make_program,
+    write_npz,
+)
 from fastslow_programs.program.measured import MEASURED_FOLDER
 from fastslow_programs.ranking.choices import NamedChoice, name_choices
 from fastslow_programs.ranking.known_runtimes import (
@@ -328,7 +335,11 @@ def _default(settings: RankSettings, program: Program) -> Default:
 
 
 def _estimate(settings: RankSettings, subject: Subject, prediction: np.ndarray) -> _Estimates:
-    """Ask the compiler for cycles of its default, which must compile, of the first, and of the program."""
+    """Ask the compiler for cycles of the program and its default, which must compile, and of the first.
+
+    Raises:
+        DataError: One of these two does not compile.
+    """
     program = subject.converted
     if not settings.estimate or program is None:
         return _Estimates({}, None, None, [])
@@ -339,12 +350,13 @@ def _estimate(settings: RankSettings, subject: Subject, prediction: np.ndarray) 
     default = subject.default.config
     default_layouts = {} if default is None else decode(rows[default], nodes)
     layouts = [default_layouts, *(decode(rows[number], nodes) for number in configs)]
-    programs = [constrain(program.module, layout, program.nodes) for layout in layouts]
-    programs.append(program.module)  # without constraints, as the user compiles it
+    constrained = [constrain(program.module, layout, program.nodes) for layout in layouts]
+    programs = [program.module, *constrained]  # the first without constraints, as the user compiles it
     cycles, failures = estimate_cycles(settings.origin.path, programs, settings.labeller())
-    default_cycles, *of_configs, as_compiled = cycles
-    of_program = int(as_compiled is None)
-    failures = failures[: len(failures) - of_program]
+    as_compiled, default_cycles, *of_configs = cycles
+    if default_cycles is None:
+        reason = count_reasons(failures[:1])
+        raise DataError(settings.origin.path, f"{UNBOUND} ({reason})", MEASURE_INSTEAD)
     return _Estimates(dict(zip(configs, of_configs, strict=True)), default_cycles, as_compiled, failures)
 
 

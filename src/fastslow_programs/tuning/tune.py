@@ -11,7 +11,7 @@ import numpy as np
 
 from fastslow.core.errors import DataError, counted
 from fastslow.core.progress import TICK_SECONDS, progress, ticking
-from fastslow_programs.compiler.layout_constraints import AS_COMPILED
+from fastslow_programs.compiler.layout_constraints import AS_COMPILED, MEASURE_INSTEAD, UNBOUND
 from fastslow_programs.program.convert import count_reasons
 from fastslow_programs.program.measured import Measured
 from fastslow_programs.tuning.confirmation import CONFIRMS, Confirming, Plan, Verdict, verdict
@@ -196,7 +196,10 @@ def complete_study(settings: TuneSettings, target: Target | None = None, is_kept
     )
     if history.failures and not len(history.values):
         failed = counted(len(history), "evaluation")
-        problem = f"not one of {failed} has a value ({count_reasons(history.failures)})"
+        reasons = count_reasons(history.failures)
+        if study.as_compiled is not None:
+            raise DataError(target.name, f"{UNBOUND} ({reasons})", MEASURE_INSTEAD)
+        problem = f"not one of {failed} has a value ({reasons})"
         if not is_kept:
             raise DataError(target.name, problem, "Correct the cause")
         remedy = f"The study is kept: correct the cause. {another_name(settings.journal)}"
