@@ -36,14 +36,6 @@ TOLERANCE = {
 
 A coarser type than the output's, in which the program computes, allows as much as an output of that type.
 """
-_XLA_TYPES = {
-    "float64": "f64",
-    "float32": "f32",
-    "bfloat16": "bf16",
-    "float16": "f16",
-    "complex128": "c128",
-    "complex64": "c64",
-}  # names of the types of TOLERANCE in messages
 _EXACT = {
     "parameter",
     "constant",
@@ -316,11 +308,13 @@ class LoadedProgram:
 
 def coarsest_tolerance(code: bytes) -> float:
     """Return the largest :data:`TOLERANCE` of the types that a serialised module computes in, else 0."""
-    tolerances = {PRIMITIVE_TYPES[_XLA_TYPES[name]]: tolerance for name, tolerance in TOLERANCE.items()}
-    instructions = [
-        i for computation in Module.FromString(code).computations for i in computation.instructions
-    ]
-    types = {i.shape.element_type for i in instructions if i.opcode not in _EXACT}
+    tolerances = {}
+    for name, tolerance in TOLERANCE.items():
+        xla_name = name.replace("float", "f").replace("complex", "c")
+        tolerances[PRIMITIVE_TYPES[xla_name]] = tolerance
+    computations = Module.FromString(code).computations
+    instructions = [inst for computation in computations for inst in computation.instructions]
+    types = {inst.shape.element_type for inst in instructions if inst.opcode not in _EXACT}
     return max((tolerances.get(kind, 0.0) for kind in types), default=0.0)
 
 

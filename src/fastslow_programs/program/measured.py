@@ -48,7 +48,7 @@ class Measured:
     ):
         self.evaluator, self._nodes = evaluator, nodes
         self._choices = choices or imposable(nodes)
-        program = _digest(module)
+        program = module_digest(module)
         kind = evaluator.partition(" ")[0]
         self._head = {"program": program, "evaluator": evaluator}
         self.path = data_root / MEASURED_FOLDER / f"{program}-{kind}-{digest(evaluator)}.json"
@@ -108,7 +108,8 @@ def _are_times(values: Any) -> bool:
     return all(type(value) in (int, float) for value in values) and bool(are_runtimes(values).all())
 
 
-def _digest(module: Module) -> str:
+def module_digest(module: Module) -> str:
+    """Return the digest of a module, by which the same program is known again."""
     return digest(module.SerializeToString(deterministic=True).hex())
 
 
@@ -142,7 +143,7 @@ def find_measured(
         A list of values by configuration, in the unit of the evaluator, and where they are from, in words;
         an empty dict and text where nothing was kept.
     """
-    program = _digest(module)
+    program = module_digest(module)
     for kind, identity in (("device", device_identity), ("compiler", labeller.identity)):
         if any((data_root / MEASURED_FOLDER).glob(f"{program}-{kind}-*")):  # or JAX starts for nothing
             with contextlib.suppress(SettingsError):  # JAX or the compiler is not installed

@@ -242,7 +242,9 @@ def learn_known(run: FinishedRun, subject: Subject, predicted: Predicted) -> Lea
     known = subject.known[[*KNOWN_COLUMNS]]
     learnt = learn(inputs, known.assign(config=row[known["config"]]))
     is_known = np.isin(row, row[known["config"]])
-    changed = np.sum([choice.values != choice.default for choice in predicted.choices], 0) + 0 * row
+    changed = np.zeros(len(row))
+    for choice in predicted.choices:
+        changed += choice.values != choice.default
     others = changed if is_known.all() else changed[~is_known]
     return replace(
         learnt,

@@ -613,7 +613,7 @@ class Ranking(Shown):
         ``vs_baseline`` of that or of the program's without constraints, whichever is less.
         """
         columns = ["rank", "config", "prediction", "estimated_cycles", "vs_default", "vs_baseline"]
-        if not self.default_cycles or not self._baseline_cycles:
+        if not self.default_cycles:
             return pd.DataFrame(columns=columns)
         cycles = self.table["estimated_cycles"]
         ratios = {"vs_default": cycles / self.default_cycles, "vs_baseline": cycles / self._baseline_cycles}

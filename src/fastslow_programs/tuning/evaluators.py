@@ -20,13 +20,14 @@ import numpy as np
 
 from fastslow.competition.runtimes import RUNTIME, are_runtimes
 from fastslow.core.errors import DataError, SettingsError, counted
-from fastslow.core.files import digest, file_digest
+from fastslow.core.files import file_digest
 from fastslow.core.isolated import TIMED_OUT, Killed, Workers, run_command
 from fastslow.core.tables import percent
 from fastslow.hlo.messages import HloProto, Module
 from fastslow_programs.compiler.bench import NOISY, Bench
 from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.device import ROUNDS, device_identity, device_name
+from fastslow_programs.program.measured import module_digest
 from fastslow_programs.tuning.history import Evaluation, Proposal
 
 CONFIGURATION, PROGRAM = "configuration.json", "program.hlo.pb"
@@ -318,7 +319,7 @@ class DeviceEvaluator(Evaluator):
                 yield from ((place, Evaluation(None, said, each)) for place, said in refused.items())
                 for column, (place, failure) in enumerate(zip(modules, measured.failures, strict=True)):
                     value = None if failure else float(np.median(measured.ratios[:, column]))
-                    code = code_digest(modules[place]) if target.is_traced_anew else ""
+                    code = module_digest(modules[place]) if target.is_traced_anew else ""
                     yield place, Evaluation(value, failure, each, code)
 
             yield evaluate
@@ -341,11 +342,6 @@ def _number(text: str) -> tuple[float | None, str]:
     if not are_runtimes(value):
         return None, f"printed {last}: a value is {RUNTIME}, lower is faster"
     return value, ""
-
-
-def code_digest(module: Module) -> str:
-    """Return the digest of a module, by which a study knows the code of a configuration again."""
-    return digest(module.SerializeToString(deterministic=True).hex())
 
 
 def serialised(module: Module) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fastslow.core.errors import DataError
-from fastslow.core.files import atomic_path, digest, read_json, write_json
+from fastslow.core.files import atomic_path, read_json, write_json
 from fastslow.core.progress import progress, ticking
 from fastslow.core.settings import resolve
 from fastslow.hlo.messages import Module
@@ -25,7 +25,7 @@ from fastslow_programs.compiler.layout_constraints import bind_differences
 from fastslow_programs.compiler.layout_space import decode
 from fastslow_programs.compiler.lowering import LAYOUTS
 from fastslow_programs.program.convert import ConvertedProgram, count_failures, make_program
-from fastslow_programs.program.measured import MEASURED_FOLDER, Measured
+from fastslow_programs.program.measured import MEASURED_FOLDER, Measured, module_digest
 from fastslow_programs.program.program_settings import ConvertSettings
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.tuning.confirmation import FEWEST
@@ -144,7 +144,7 @@ def _claim_table(settings: ConvertSettings, module: Module) -> None:
     """
     path = table_path(settings)
     note = path.with_suffix(".json")
-    facts = {"program": digest(module.SerializeToString(deterministic=True).hex())}
+    facts = {"program": module_digest(module)}
     if path.exists() and note.is_file() and read_json(note) != facts:
         remedy = f"Give this program another name (name={settings.program}-2) or another output folder"
         raise DataError(path, "has the times of another program", f"{remedy}, or delete that table")

@@ -13,9 +13,9 @@ from fastslow.core.errors import DataError, counted
 from fastslow.core.progress import TICK_SECONDS, progress, ticking
 from fastslow_programs.compiler.layout_constraints import AS_COMPILED, MEASURE_INSTEAD, UNBOUND
 from fastslow_programs.program.convert import count_reasons
-from fastslow_programs.program.measured import Measured
+from fastslow_programs.program.measured import Measured, module_digest
 from fastslow_programs.tuning.confirmation import CONFIRMS, Confirming, Plan, Verdict, verdict
-from fastslow_programs.tuning.evaluators import Evaluate, code_digest
+from fastslow_programs.tuning.evaluators import Evaluate
 from fastslow_programs.tuning.history import KNOWN, Evaluation, History, Proposal
 from fastslow_programs.tuning.kept_study import KeptStudy, another_name, open_study
 from fastslow_programs.tuning.search.guided import Guided
@@ -216,7 +216,7 @@ def _require_same_code(study: Study) -> None:
     with shown as bar, ticking(bar):
         for codes, code in measured.items():
             try:
-                here = code_digest(target.module_of(codes))
+                here = module_digest(target.module_of(codes))
             except DataError:  # the function refuses what it took
                 here = ""
             if here != code:
