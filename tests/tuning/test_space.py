@@ -25,6 +25,19 @@ def test_a_small_space_is_listed_whole_and_a_configuration_told_in_words():
     assert space.in_words([0, 2]) == "dot.0: output {0} instead of {1}"
 
 
+def test_a_choice_of_two_tensors_and_one_of_the_user_in_words():
+    """It said: output and input {0} and compiler instead of compiler and compiler."""
+    compiler = "compiler and compiler"
+    tensors = Choice("dot.1: output and input", ("{0} and compiler", compiler), 1)
+    flag = Choice("pass: fusion and copies", ("on", "off"), 0)
+    told = Space([tensors, flag, Choice("tile and unroll", ("1", "2"), 0)]).in_words([0, 1, 1])
+    assert told.split("; ") == [
+        "dot.1: output {0} instead of left to the compiler",
+        "pass: fusion and copies off instead of on",
+        "tile and unroll 2 instead of 1",
+    ]
+
+
 def test_draws_follow_the_weights(free, rng):
     weighted = Space([*choices(*[2] * 12), Choice("x", ("a", "b", "c"), 0, (1.0, 2.0, 1.0))])
     drawn = weighted.draw(4000, rng)[:, -1]

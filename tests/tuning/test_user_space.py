@@ -182,6 +182,8 @@ def test_a_function_is_measured_on_this_machine(tmp_path):
     assert fastslow.load_tuned(folder)(np.arange(8, dtype=np.float32)) == 28
     with pytest.raises(DataError, match="names no function to measure"):
         fastslow.tune(space_of(tmp_path, choices=choices))
+    with pytest.raises(DataError, match=r"a function, kernel.py:make, which evaluator=command does not run"):
+        fastslow.tune(space_of(tmp_path, **facts), evaluator="command", command="true")
     with pytest.raises(DataError, match="make takes other arguments than steps, deep .*'deep'"):
         fastslow.tune(
             space_of(tmp_path, choices={"steps": [1, 2], "deep": [1, 2]}, function="kernel.py:make")

@@ -76,16 +76,19 @@ def change_in_words(where: str, option: str, default: str) -> str:
     """Return a change in words, each tensor that changes with its layouts.
 
     Args:
-        where: As :attr:`NamedChoice.where`: a node, and the tensors that choose together.
+        where: As :attr:`NamedChoice.where`: a node, and the tensors that choose together. Or the name of a
+            choice that is of no tensor, as of a compiler's option.
         option: An option of theirs in words, a layout for each tensor.
         default: The default's, in words.
     """
     node, _, tensors = where.rpartition(": ")
-    parts = zip(tensors.split(_AND), option.split(_AND), default.split(_AND), strict=True)
+    parts = [text.split(_AND) for text in (tensors, option, default)]
+    if not node or len(set(map(len, parts))) > 1:
+        return f"{where} {option} instead of {default}"
     named = {LEFT_TO_COMPILER: f"left to the {LEFT_TO_COMPILER}"}
     changes = [
         f"{tensor} {named.get(new, new)} instead of {named.get(old, old)}"
-        for tensor, new, old in parts
+        for tensor, new, old in zip(*parts, strict=True)
         if new != old
     ]
     return f"{node}: {', '.join(changes)}"

@@ -174,6 +174,9 @@ def target_of_space(settings: TuneSettings, described: UserSpace) -> Target:
     space = described.space
     if space.size < 2:
         raise DataError(described.path, "allows a single configuration", "There is nothing to choose")
+    if described.facts.function and kind is CommandEvaluator:
+        problem = f"names a function, {described.facts.function}, which evaluator=command does not run"
+        raise DataError(described.path, problem, 'Remove "function", or set evaluator=device')
     local = described.lower(space.default, settings.seed) if kind is DeviceEvaluator else None
     code = local.module.SerializeToString(deterministic=True).hex() if local else ""
     target = Target(

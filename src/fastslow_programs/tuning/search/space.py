@@ -135,5 +135,7 @@ class Space:
 
     def in_words(self, codes: Sequence[int]) -> str:
         """Describe a configuration ``(G,)`` in a sentence, against the default."""
-        told = [f"{d['where']} {d['layout']} instead of {d['default']}" for d in self.describe(codes)]
+        from fastslow_programs.ranking.choices import change_in_words  # which imports pandas
+
+        told = [change_in_words(d["where"], d["layout"], d["default"]) for d in self.describe(codes)]
         return "; ".join(told) or "as the default"
