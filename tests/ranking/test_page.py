@@ -228,7 +228,18 @@ def test_a_configuration_is_taken_only_if_it_is_faster_than_the_default_beyond_n
 
 def test_an_estimate_of_the_compiler_has_no_noise():
     shown = replace(measured({9: 1.0, 3: 2.0, 0: 2.0}), known_from="data/a.json, compiler v3 1")
-    assert shown.verdict() == "Take configuration 9, the fastest that was measured."
+    assert shown.verdict() == "Take configuration 9, the fastest by an estimate."
+    assert "known estimate, cycles" in shown.first_rows() and "known runtime" not in shown.first_rows()
+
+
+@cases("as_compiled, said", [(1, "Keep the program as compiled"), (2, "Take configuration 9,")])
+def test_an_estimate_that_is_known_is_taken_only_below_the_program_as_compiled(as_compiled, said):
+    """Constraints that bind the default cost cycles: `rank` after `tune` said "Take" of a loss of 35 %."""
+    known = replace(measured({9: 1.0, 3: 2.0, 0: 2.0}), known_from="data/a.json, compiler v3 1")
+    shown = replace(known, default_cycles=2, cycles_as_compiled=as_compiled)
+    assert shown.verdict().startswith(said), shown.verdict()
+    assert shown.summary()["as compiled"].startswith(f"{as_compiled} cycles, without constraints")
+    assert shown.estimates().empty
 
 
 def test_without_a_default_the_fastest_that_was_measured_is_taken():

@@ -179,6 +179,15 @@ def _positions(given: pd.Series, ids: np.ndarray, source: object) -> list[int]:
     return [places[identity] for identity in given]
 
 
+def are_estimates(known_from: str) -> bool:
+    """Return whether values are a compiler's estimates, which have no noise; see ``program/measured.py``.
+
+    Args:
+        known_from: Where the values are from, in words; empty where the user gave them.
+    """
+    return ", compiler " in known_from
+
+
 def is_faster(known: pd.DataFrame, one: str, than: str) -> bool | None:
     """Return whether a configuration was measured to be faster than another one beyond noise.
 

@@ -40,6 +40,7 @@ from fastslow_programs.ranking.choices import NamedChoice, name_choices
 from fastslow_programs.ranking.known_runtimes import (
     KNOWN_COLUMNS,
     Learnt,
+    are_estimates,
     check_known,
     configurations_of,
     learn,
@@ -339,11 +340,15 @@ def _default(settings: RankSettings, program: Program) -> Default:
 def _estimate(settings: RankSettings, subject: Subject, prediction: np.ndarray) -> _Estimates:
     """Ask the compiler for cycles of the program and its default, which must compile, and of the first.
 
+    Where the known runtimes are its estimates, it is asked for the program and its default in any case, which
+    it mostly compiled before.
+
     Raises:
         DataError: One of these two does not compile.
     """
     program = subject.converted
-    if not settings.estimate or program is None:
+    is_asked = settings.estimate or are_estimates(subject.known_from)
+    if not is_asked or program is None:
         return _Estimates({}, None, None, [])
     configs = fastest_first(prediction, "layout")[: settings.estimate].tolist()
     rows = program.arrays["node_config_feat"]

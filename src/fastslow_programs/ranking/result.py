@@ -32,7 +32,7 @@ from fastslow_programs.ranking.choices import (
     differences,
     effects,
 )
-from fastslow_programs.ranking.known_runtimes import Learnt, is_faster
+from fastslow_programs.ranking.known_runtimes import Learnt, are_estimates, is_faster
 from fastslow_programs.ranking.trust import TOLD, Trust, describe_estimates
 
 _SENTENCES = 5  # of effects, and of changes
@@ -265,21 +265,28 @@ class Ranking(Shown):
         assert self.learnt is not None, "it is asked where some runtimes are known"
         measured = self._measured
         fastest = int(measured.idxmin()) if len(measured) else first
+        if (
+            len(measured)
+            and self._by_compiler
+            and self._keeps_program
+            and measured[fastest] >= self._baseline_cycles
+        ):
+            return f"Keep {AS_COMPILED}, without constraints: no estimate is below its cycles."
+        fastest_is = f"the fastest {'by an estimate' if self._by_compiler else 'that was measured'}"
         if len(measured) and first not in measured and self.learnt.has_order:
-            known = f"the fastest that was measured is configuration {fastest}"
+            known = f"{fastest_is} is configuration {fastest}"
             return f"Measure configuration {first} next, the first of the ranking; {known}."
         default = self.compared_with.config
         if default in measured and measured[default] == measured[fastest]:
-            return f"Keep {self._compared}: it is the fastest that was measured."
-        best = f"configuration {fastest}, the fastest that was measured"
+            return f"Keep {self._compared}: it is {fastest_is}."
+        best = f"configuration {fastest}, {fastest_is}"
         beyond_noise = self._is_faster_than_default(fastest)
         if beyond_noise:
             return f"Take {best}: it is faster than {self._compared} beyond noise."
         if beyond_noise is False:
             return f"Keep {self._compared}: {best}, is not faster beyond noise."
         slower = None if default is None or measured.get(first) != measured.min() else self.faster(first)
-        is_exact = ", compiler " in self.known_from  # an estimate has no noise
-        if default is None or (is_exact and default in measured):
+        if default is None or (self._by_compiler and default in measured):  # an estimate has no noise
             return f"Take {best}."
         if default not in measured and slower is None:
             return f"Measure {self._compared} too, to compare it with {best}."
@@ -289,6 +296,11 @@ class Ranking(Shown):
         if 1 - slower[default] >= _LIKELY:
             return f"Take configuration {first}: it is {than}."
         return f"Keep {self._compared}, or measure more: configuration {first} is {than}."
+
+    @property
+    def _by_compiler(self) -> bool:
+        """Whether the known runtimes are the compiler's estimates."""
+        return are_estimates(self.known_from)
 
     def _is_faster_than_default(self, config: int) -> bool | None:
         """Return whether a configuration was measured below the default beyond noise; None: not known."""
@@ -427,9 +439,9 @@ class Ranking(Shown):
 
         Returns:
             Texts and numbers: ``place``, ``config`` (all that are alike), ``probability of being faster than
-            the default``, ``slower than the fastest``, ``known runtime``, ``of the default's cycles`` (each
-            where it is known; or ``of the cycles as compiled`` where these are fewer), and the ``differences
-            from the default`` in words.
+            the default``, ``slower than the fastest``, ``known runtime`` (``known estimate, cycles`` of the
+            compiler), ``of the default's cycles`` (each where it is known; or ``of the cycles as compiled``
+            where these are fewer), and the ``differences from the default`` in words.
         """
         rows = self.table.drop_duplicates("id").head(_ON_PAGE)
         alike = self.table.groupby("id")["config"].agg(lambda configs: listed([*map(str, configs)]))
@@ -440,7 +452,7 @@ class Ranking(Shown):
             excess = 100 * (self._judged_by / self._judged_by.min() - 1)
             columns["slower than the fastest"] = excess[rows.index].map(lambda x: f"{two_digits(x)} %")
         if "known" in rows:
-            columns["known runtime"] = rows["known"]
+            columns["known estimate, cycles" if self._by_compiler else "known runtime"] = rows["known"]
         if self._baseline_cycles and "estimated_cycles" in rows:
             compared = "the cycles as compiled" if self._keeps_program else "the default's cycles"
             columns[f"of {compared}"] = rows["estimated_cycles"] / self._baseline_cycles
@@ -508,7 +520,7 @@ class Ranking(Shown):
         if rows.empty:
             if self._is_default_best:
                 return ["to change: nothing; the default is the first, and the fastest that was measured"]
-            against = ["the compiler's estimates refute it"] if self.default_cycles else []
+            against = ["the compiler's estimates refute it"] if len(self.estimates()) else []
             if len(self._measured):
                 against.append("the measured runtimes refute it")
             also = "".join(f", or {refuted}" for refuted in against)
@@ -613,7 +625,7 @@ class Ranking(Shown):
         ``vs_baseline`` of that or of the program's without constraints, whichever is less.
         """
         columns = ["rank", "config", "prediction", "estimated_cycles", "vs_default", "vs_baseline"]
-        if not self.default_cycles:
+        if not self.default_cycles or "estimated_cycles" not in self.table:
             return pd.DataFrame(columns=columns)
         cycles = self.table["estimated_cycles"]
         ratios = {"vs_default": cycles / self.default_cycles, "vs_baseline": cycles / self._baseline_cycles}
@@ -690,12 +702,12 @@ class Ranking(Shown):
             if (noise := self._noise()) >= _TINY:
                 apart = f"runs of one configuration differ by {two_digits(100 * noise)} %, the median"
                 facts["repeats"] = f"{apart}; slowdowns take their mean"
+        if self.cycles_as_compiled is not None:
+            bound = f"the default, bound by them, has {self.default_cycles:,}"
+            facts["as compiled"] = f"{self.cycles_as_compiled:,} cycles, without constraints; {bound}"
         if len(estimates := self.estimates()):
             best = estimates.iloc[0]
             cycles = f"{best['vs_baseline']:.3f} of {self._baseline_is}"
-            if self.cycles_as_compiled is not None:
-                bound = f"the default, bound by them, has {self.default_cycles:,}"
-                facts["as compiled"] = f"{self.cycles_as_compiled:,} cycles, without constraints; {bound}"
             facts["best estimate"] = f"configuration {best['config']:.0f}, {cycles}"
             facts["the estimate's own tau"] = describe_estimates()
         if self.failures:
