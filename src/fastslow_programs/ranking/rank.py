@@ -347,8 +347,7 @@ def _estimate(settings: RankSettings, subject: Subject, prediction: np.ndarray) 
         DataError: One of these two does not compile.
     """
     program = subject.converted
-    is_asked = settings.estimate or are_estimates(subject.known_from)
-    if not is_asked or program is None:
+    if program is None or not (settings.estimate or are_estimates(subject.known_from)):
         return _Estimates({}, None, None, [])
     configs = fastest_first(prediction, "layout")[: settings.estimate].tolist()
     rows = program.arrays["node_config_feat"]
