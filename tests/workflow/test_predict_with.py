@@ -16,6 +16,7 @@ from fastslow.steps.ensemble import build_ensemble
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.submission import make_submission
 from fastslow.views.feature_figures import plot_configurations
+from fastslow.workflow.execution import run_steps
 from fastslow.workflow.run_settings import RunSettings, make_plan
 from helpers.cases import cases
 from helpers.good_artifacts import change_json, reseal
@@ -66,6 +67,15 @@ def test_another_folder_without_train_files_is_predicted(home, undrawn):
         whole = Features(resolve(f"features/smoke/{collection.slug}")).labels(VALID)
         for name, runtime in features.labels(VALID).items():
             assert len(runtime) == min(most, len(whole[name])) and np.isin(runtime, whole[name]).all()
+
+
+def test_the_notebooks_run_with_what_trained_models_leave(home, undrawn):
+    """Their ensemble has no rules beside it, which ended its notebook; the other tests run none."""
+    settings = ["predict_with=runs/smoke", "collections=tile:xla", "fill=True", "features.workers=1"]
+    plan = make_plan(RunSettings.from_texts(settings))
+    run_steps(plan.steps(), jobs=1)
+    assert not read_run_manifest(resolve("runs/sample-smoke/ensemble-tile-xla"))["baselines"]
+    assert read_submission_record(resolve("submissions/sample-smoke.csv"))["scores"]
 
 
 def refused(capsys, *arguments):
