@@ -76,7 +76,7 @@ def test_train_graphs_alone_choose_them(features, monkeypatch):
 
     for name in ("labels", "graph"):
         monkeypatch.setattr(Features, name, of_train(getattr(Features, name)))
-    assert set(fit_baselines(features)) == {SINGLE, RIDGE}
+    assert {SINGLE, RIDGE} <= set(fit_baselines(features))
 
 
 @pytest.mark.parametrize("graphs", [1, 4])
@@ -109,7 +109,7 @@ def test_the_bounds_are_taken_as_train_says(tmp_path, sign):
 def test_they_are_written_as_runs(tmp_path, collection):
     features = make_features(tmp_path, collection)
     written = write_baselines(features, str(tmp_path / "out"))
-    assert list(written) == [SINGLE, RIDGE] + [PRODUCT] * (collection == "tile:xla")
+    assert {SINGLE, RIDGE} <= set(written) and (PRODUCT in written) == (collection == "tile:xla")
     fitted = fit_baselines(features)
     for name, facts in written.items():
         manifest, predictions = read_manifest(facts["folder"]), read_predictions(facts["folder"])

@@ -35,6 +35,8 @@ def test_metrics_of_the_evaluations_that_have_them(tmp_path, monkeypatch):
     table = read_metrics("runs/mine")
     assert table.index.tolist() == [("regression", 9), ("pairwise", 7)]
     assert table.to_dict("records") == [first, second]
+    monkeypatch.setitem(ALL_METRICS, "a later metric", lambda runtime, prediction: 0.0)
+    assert read_metrics("runs/mine")["a later metric"].isna().all(), "it ended in a KeyError"
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=6))

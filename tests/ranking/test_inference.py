@@ -14,6 +14,7 @@ from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.run_record import record_run
 from fastslow.features.configs.default_layouts import default_file
+from fastslow.runs import trained_network
 from fastslow.runs.features_folder import SCALERS, Features, read_scaler
 from fastslow.runs.predictions import find_run, read_predictions, write_run
 from fastslow.steps.features import FeatureSettings, build_features
@@ -158,6 +159,14 @@ def test_a_run_of_other_columns_or_of_an_older_version_is_refused(home):
     reseal(path.parent)
     with pytest.raises(DataError, match="does not keep how its features were built. Train this model again"):
         read_unseen(path.parent, [program.path])
+
+
+def test_networks_of_other_node_columns_are_refused_with_a_remedy_that_helps(home, monkeypatch):
+    """It said to delete a features folder, which a model of the package does not have."""
+    monkeypatch.setattr(trained_network, "EXPANDED_NODE_FEATURES", 1)
+    folder = resolve("runs/smoke/gnn-tile-xla-s0")
+    with pytest.raises(DataError, match=r"learned from \d+ node columns, .* Use the code of its commit"):
+        trained_network.TrainedNetwork(folder)
 
 
 def test_which_run_is_found(home):

@@ -75,8 +75,8 @@ def read_metrics(folder: str) -> pd.DataFrame:
     Returns:
         One row per evaluation: its epoch, or objective and round, and a column per name of
         :data:`fastslow.competition.metrics.ALL_METRICS`, each the mean over valid graphs (a network's: then
-        over collections).
+        over collections); NaN of a metric that the training did not know.
     """
     history = read_history(folder)
     at = [name for name in ("epoch", "objective", "round") if name in history]
-    return history[history["tau"].notna()].set_index(at)[list(ALL_METRICS)]
+    return history[history["tau"].notna()].set_index(at).reindex(columns=list(ALL_METRICS))

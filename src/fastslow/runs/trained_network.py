@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import ConfigDict
 
 from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError, SettingsError, counted
 from fastslow.core.memory import step_memory
 from fastslow.core.records import Record, check_record
 from fastslow.features.graph import GraphSet
@@ -58,9 +58,17 @@ def recorded_options(folder: Path) -> NetworkOptions:
 
 
 def read_scalers(folder: Path) -> tuple[Scaler, Scaler]:
-    """Read the scalers of nodes and of configurations of a finished network's run folder."""
+    """Read the scalers of nodes and of configurations of a finished network's run folder.
+
+    Raises:
+        DataError: The run is not finished, or this code builds another number of node columns.
+    """
     file = finished_file(folder, SCALERS, _AGAIN)
-    return read_scaler(file, "node", EXPANDED_NODE_FEATURES), read_scaler(file, "config")
+    node = read_scaler(file, "node")
+    if len(node.mean) != EXPANDED_NODE_FEATURES:
+        numbers = f"{counted(len(node.mean), 'node column')}, this code builds {EXPANDED_NODE_FEATURES}"
+        raise DataError(folder, f"learned from {numbers}", "Use the code of its commit, or train it again")
+    return node, read_scaler(file, "config")
 
 
 class TrainedNetwork:
