@@ -36,7 +36,10 @@ def settings_of(kind, folder):
         source = write_npz(folder / "labelled.npz", layout_arrays(3, dots=4, configs=40))
     elif space:
         source = folder / "space.json"
-        source.write_text(json.dumps({"choices": {"steps": [1, 2, 3]}, "function": "kernel.py:make"}))
+        facts = {"choices": {"steps": [1, 2, 3]}}
+        if evaluator == "device":
+            facts["function"] = "kernel.py:make"
+        source.write_text(json.dumps(facts))
     elif evaluator == "device":
         source = folder / "kernel.py:product"
     else:

@@ -18,6 +18,7 @@ from fastslow_programs.program.user_program import Source
 from fastslow_programs.tuning import evaluators
 from fastslow_programs.tuning import target as target_module
 from fastslow_programs.tuning.confirmation import against
+from fastslow_programs.tuning.evaluators import EVALUATORS
 from fastslow_programs.tuning.history import Evaluation
 from fastslow_programs.tuning.result import (
     _ratio,
@@ -27,7 +28,7 @@ from fastslow_programs.tuning.result import (
     value_text,
     write_result,
 )
-from fastslow_programs.tuning.settings import STRATEGIES, UNREAD, TuneSettings
+from fastslow_programs.tuning.settings import STRATEGIES, TuneSettings
 from fastslow_programs.tuning.target import read_target
 from fastslow_programs.tuning.tune import complete_study
 from helpers.browser import check_page
@@ -137,7 +138,7 @@ def test_a_command_measures_without_a_compiler_and_the_result_is_written(dots, t
         assert len(shown) >= 3, axis.axis_name
 
 
-@cases(("evaluator", "setting"), [(evaluator, name) for evaluator, names in UNREAD.items() for name in names])
+@cases(("evaluator", "setting"), [(name, other) for name in EVALUATORS for other in EVALUATORS[name].unread])
 def test_a_setting_that_the_evaluator_does_not_read_is_refused(evaluator, setting):
     values = {
         "cache": False,

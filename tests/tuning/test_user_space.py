@@ -209,7 +209,7 @@ def test_a_study_does_not_go_on_with_other_code_of_any_configuration(tmp_path):
 @cases(
     ("settings", "said"),
     [
-        ({"evaluator": "compiler"}, "evaluator: .*device or command"),
+        ({"evaluator": "compiler"}, "evaluator: .*command or device"),
         ({"models": "somewhere", **COMMAND}, "run: .*no models guide"),
     ],
 )

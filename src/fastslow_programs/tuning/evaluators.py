@@ -47,6 +47,8 @@ class Evaluator:
         labeller: The compiler: isolated workers with limits, and the cache of their results.
 
     Attributes:
+        unread: Names of the settings of a search that it does not read; another value of one is refused.
+        evaluates_spaces: Whether it evaluates configurations of a space of the user's, which have no HLO.
         reads_labels: Whether it reads the labels of a competition file; the others need the program's HLO.
         compiles: Whether it needs the TPU compiler.
         noisy: Whether two evaluations of a configuration differ, so that the fastest must be confirmed.
@@ -58,6 +60,8 @@ class Evaluator:
         remark: A warning about the measurements, empty where there is none.
     """
 
+    unread: ClassVar[tuple[str, ...]] = ()
+    evaluates_spaces: ClassVar[bool] = False
     reads_labels: ClassVar[bool] = False
     compiles: ClassVar[bool] = False
     noisy: ClassVar[bool] = False
@@ -83,6 +87,17 @@ class Evaluator:
 class Replay(Evaluator):
     """Looks a configuration up among the labels of a file."""
 
+    unread = (
+        "cache",
+        "confirm",
+        "repeats",
+        "processes",
+        "seconds",
+        "attempts",
+        "generation",
+        "options",
+        "space",
+    )
     reads_labels = True
 
     def __init__(self, *given):
@@ -110,6 +125,7 @@ class Replay(Evaluator):
 class Compiled(Evaluator):
     """Compiles the constrained program and takes the compiler's estimated cycles."""
 
+    unread = ("confirm", "repeats", "options", "space")
     compiles = kept = True
 
     def __init__(self, settings: Any, target: Any, labeller: Labeller):
@@ -158,7 +174,8 @@ class CommandEvaluator(Evaluator):
             cannot be read.
     """
 
-    noisy = True
+    unread = ("cache", "options", "space")
+    evaluates_spaces = noisy = True
 
     def __init__(self, *given):
         super().__init__(*given)
@@ -274,7 +291,8 @@ class DeviceEvaluator(Evaluator):
     A value is the time over the unconstrained program's, or in a space of the user's, over the default's.
     """
 
-    noisy = paired = kept = True
+    unread = ("repeats", "processes", "attempts", "generation")
+    evaluates_spaces = noisy = paired = kept = True
 
     def __init__(self, *given):
         super().__init__(*given)

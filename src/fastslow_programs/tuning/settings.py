@@ -31,23 +31,6 @@ from fastslow_programs.tuning.search.strategies import GUIDED
 
 STRATEGIES = (GUIDED, "random")
 NO_RUN = "none"
-UNREAD = {
-    "replay": (
-        "cache",
-        "confirm",
-        "repeats",
-        "processes",
-        "seconds",
-        "attempts",
-        "generation",
-        "options",
-        "space",
-    ),
-    "compiler": ("confirm", "repeats", "options", "space"),
-    "device": ("repeats", "processes", "attempts", "generation"),
-    "command": ("cache", "options", "space"),
-}
-"""Settings that an evaluator does not read."""
 _QUOTED = 80  # characters of a cell in a message
 _FORM = "Give a CSV whose first line is program,weight or program,weight,collection"
 
@@ -155,8 +138,9 @@ class TuneSettings(SearchSettings, SourceSettings):
         )
         if self.is_space:
             self.require(self.run in ("", NO_RUN), "run", "read: no models guide in a space of yours")
-            possible = self.kind_of_evaluator in ("command", "device")
-            self.require(possible, "evaluator", "possible for a space: device or command")
+            possible = [name for name, kind in EVALUATORS.items() if kind.evaluates_spaces]
+            is_possible = self.kind_of_evaluator in possible
+            self.require(is_possible, "evaluator", f"possible for a space: {' or '.join(possible)}")
         elif self.source:
             measured = "tile" if self.is_npz else self.origin.measured
             kind = f"a {measured} .pb" if measured else "a file without runtimes"
@@ -175,7 +159,9 @@ class TuneSettings(SearchSettings, SourceSettings):
         if not self.source and not self.evaluator:
             return {}
         kind = self.kind_of_evaluator
-        unread = dict.fromkeys(UNREAD[kind], (f"with evaluator={kind}", "choose another evaluator"))
+        unread = dict.fromkeys(
+            EVALUATORS[kind].unread, (f"with evaluator={kind}", "choose another evaluator")
+        )
         if not self.source:
             return unread
         if self.is_space:
