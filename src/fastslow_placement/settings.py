@@ -26,7 +26,8 @@ class LearningSettings(Schedule):
     """Number of devices."""
     device: str = "p100"
     """Device whose roofline and links give times: p100 (as GO), v100, a100, h100, v5e, tpu-v3 (a core of a
-    pod slice), cpu, or a JSON file of its constants (``help(Device)`` lists them)."""
+    pod slice), cpu, or a JSON file of its constants: name, flops_per_second, bytes_per_second, memory,
+    launch_seconds, link_bytes_per_second, link_seconds, clock."""
     memory: NonNegativeFloat = 0.0
     """Memory limit of each device in bytes; 0 takes the device's own."""
     seed: NonNegative = 0

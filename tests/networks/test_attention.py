@@ -1,10 +1,12 @@
 """The attention over configurations that a network is asked for equals the softmax of its formula."""
 
 import numpy as np
+import pytest
 import torch
 
 from fastslow.networks.model.layers import CrossConfigAttention
 from fastslow.networks.predict.attention import config_attention
+from helpers.cases import cases
 from helpers.networks import close, make_network, program
 from networks.test_chunked_prediction import dataset_of
 
@@ -36,6 +38,20 @@ def test_the_maps_are_the_weights_that_the_network_multiplies_by(monkeypatch):
     level = dataset.graph("test", "layout-xla-random/random").states(configs, 1)[1]
     pairs = level.state(np.arange(graph.num_nodes)[:, None], configs)
     close(torch.from_numpy(share), seen[0].detach()[torch.from_numpy(pairs)], 1e-5)
+
+
+@cases(
+    "name, configs, said",
+    [
+        ("random", [0, 1], "name: 'random' is no test program of the dataset, such as 'layout-xla-random/"),
+        ("layout-xla-random/random", [0, 99], "configs: positions of layout-xla-random/random are from 0 to"),
+        ("layout-xla-random/random", [-1], "configs: positions of"),
+    ],
+)
+def test_another_name_or_configuration_is_refused(name, configs, said):
+    graph, network = program(num_configs=9), make_network(num_layers=1)
+    with pytest.raises(ValueError, match=said):
+        config_attention(network, dataset_of(graph, 1), "test", name, np.array(configs))
 
 
 def test_a_network_without_attention_has_no_map():

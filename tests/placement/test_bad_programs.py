@@ -96,9 +96,11 @@ def test_a_device_is_read_from_a_file_and_its_faults_named(tmp_path, changed, sa
     with pytest.raises(DataError, match=rf"mine\.json: is no device: {said}"):
         read_device(str(path))
     path.write_text("{")
-    with pytest.raises(DataError, match=r"mine\.json.*Give name, flops_per_second"):
+    with pytest.raises(
+        DataError, match=r"mine\.json.*constants: name, flops_per_second, .*eager"
+    ):
         read_device(str(path))
-    with pytest.raises(DataError, match=r"none\.json: no such file\. Give name, flops_per_second"):
+    with pytest.raises(DataError, match=r"none\.json: no such file\. Give an object of these constants"):
         PlaceSettings(device=str(tmp_path / "none.json")).check_typed()
     with pytest.raises(SettingsError, match="device: 'h900' is not one of p100"):
         PlaceSettings(device="h900")

@@ -6,6 +6,7 @@ with AVX-512, and shared memory as its link; all its numbers are assumptions.
 """
 
 from collections.abc import Sequence
+from dataclasses import MISSING, fields
 from math import prod, sqrt
 from pathlib import Path
 from typing import Annotated
@@ -92,12 +93,13 @@ def read_device(name: str) -> Device:
         raise SettingsError(
             "device", f"{name!r} is none of {', '.join(DEVICES)}, nor the name of a JSON file"
         )
-    remedy = "Give name, flops_per_second, ...: help(Device) lists the fields"
-    fields = parse_json(Path(name), read_text(Path(name), remedy), remedy)
-    if not isinstance(fields, dict):
+    constants = [f.name if f.default is MISSING else f"{f.name} (optional)" for f in fields(Device)]
+    remedy = f"Give an object of these constants: {', '.join(constants)}"
+    given = parse_json(Path(name), read_text(Path(name), remedy), remedy)
+    if not isinstance(given, dict):
         raise DataError(name, "is no device: an object is wanted", remedy)
     try:
-        return Device(**fields)
+        return Device(**given)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
