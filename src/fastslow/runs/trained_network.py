@@ -21,6 +21,7 @@ from fastslow.runs.tensors import load_weights
 
 WEIGHTS = "model.pt"
 _AGAIN = "Train this model again"
+_REGISTER = f"Register what this code does not have (CONTRIBUTING.md), or: {_AGAIN}"
 
 
 class _Recorded(Record, NetworkOptions):
@@ -52,7 +53,7 @@ def recorded_options(folder: Path) -> NetworkOptions:
     if (model := recorded.get("model")) != "gnn":
         problem = f"a run of {model!r}, not of a network"
         raise DataError(folder, problem, "Name a network's run folder, such as runs/sample/gnn-tile-xla-s0")
-    check_record(Path(folder) / MANIFEST, manifest, _Manifest, _AGAIN)
+    check_record(Path(folder) / MANIFEST, manifest, _Manifest, _REGISTER)
     names = {field.name for field in fields(NetworkOptions)}
     return NetworkOptions(**{name: value for name, value in recorded.items() if name in names})
 
@@ -89,7 +90,7 @@ class TrainedNetwork:
         try:
             self.network = make_network(self.options, self.dataset())
         except SettingsError as error:
-            raise DataError(Path(folder) / MANIFEST, f"settings.{error}", _AGAIN) from None
+            raise DataError(Path(folder) / MANIFEST, f"settings.{error}", _REGISTER) from None
         load_weights(self.network, finished_file(folder, WEIGHTS, _AGAIN), _AGAIN)
 
     def dataset(self, *sources: GraphSet) -> GraphDataset:

@@ -13,6 +13,7 @@ from fastslow.rankers.options import OBJECTIVES, RankerOptions
 
 MODEL = "model.txt"
 _AGAIN = "Train this model again"
+_REGISTER = f"Register what this code does not have (CONTRIBUTING.md), or: {_AGAIN}"
 
 
 class _Manifest(Record):
@@ -35,11 +36,11 @@ def read_ranker(folder: Path) -> Fitted:
     if (model := manifest["settings"].get("model")) != "ranker":
         problem = f"is a run of {model!r}, not of a ranker"
         raise DataError(folder, problem, "Name a folder that the ranker notebook wrote")
-    check_record(Path(folder) / MANIFEST, manifest, _Manifest, _AGAIN)
+    check_record(Path(folder) / MANIFEST, manifest, _Manifest, _REGISTER)
     library = manifest["settings"].get("library", RankerOptions.library)
     if library not in LIBRARIES:
         problem = f"{library!r} grew its trees; this code has {', '.join(LIBRARIES)}"
-        raise DataError(folder, problem, "Register the library (rankers/libraries.py), or name another run")
+        raise DataError(folder, problem, _REGISTER)
     # an edited file would end LightGBM, or never return
     trees = LIBRARIES[library].read(finished_file(folder, MODEL, _AGAIN))
     return Fitted(manifest["objective"], trees, manifest["trees"], [])

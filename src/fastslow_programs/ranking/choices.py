@@ -76,8 +76,8 @@ def change_in_words(where: str, option: str, default: str) -> str:
     """Return a change in words, each tensor that changes with its layouts.
 
     Args:
-        where: As :attr:`NamedChoice.where`: a node, and the tensors that choose together. Or the name of a
-            choice that is of no tensor, as of a compiler's option.
+        where: As :attr:`NamedChoice.where`: a node, and the tensors that choose together. Or the name of
+            another choice, such as a compiler's option.
         option: An option of theirs in words, a layout for each tensor.
         default: The default's, in words.
     """

@@ -47,7 +47,7 @@ class Evaluator:
         labeller: The compiler: isolated workers with limits, and the cache of their results.
 
     Attributes:
-        unread: Names of the settings of a search that it does not read; another value of one is refused.
+        unread: Names of the settings of a search that it does not read; they must keep their defaults.
         evaluates_spaces: Whether it evaluates configurations of a space of the user's, which have no HLO.
         reads_labels: Whether it reads the labels of a competition file; the others need the program's HLO.
         compiles: Whether it needs the TPU compiler.
