@@ -5,9 +5,9 @@ model was trained on, make them. Each program is held out in turn with every oth
 test kernel, whose name does not tell it, by itself). What the others promise is compared with what it has.
 
 *part*: thirds of the programs by their distance to the train programs, *smallest* to *largest*. *in 80%*:
-share of the scores that are in the band of this level. It is made of the 39 programs of all layout
-collections whose distance is most alike. *whole 80%*: the same of the simplest band, of all of them whatever
-their distance. *width*, *whole width*: of the bands of 80 %. A program has no band if no other
+share of the scores that are in the band of this level, which is made of the scores of all layout collections.
+*width*: of the bands of 80 %. *nearest 80%*, *nearest width*: the same of bands of the 39 programs whose
+distance is most alike; they are no better, so ``rank`` does not have them. A program has no band if no other
 one was scored that is as large, as small or as far. A third of one collection has 6 to 14 bands: chance
 alone moves its shares by 10 to 20 points.
 
@@ -39,7 +39,7 @@ from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import find_run, read_predictions
 from fastslow_programs.program.configurations import find_default
 from fastslow_programs.ranking.models import Models, read_models
-from fastslow_programs.ranking.trust import LEVELS, TOLD, Trust
+from fastslow_programs.ranking.trust import FEWEST, LEVELS, TOLD, Seen, Trust
 
 TABLE = {"hours": 0.02, "needs": ("run",)}
 DATA = "data/sample"
@@ -59,7 +59,7 @@ class Held(NamedTuple):
     distance: float
     score: float
     bands: Bands  # by level
-    whole: Bands  # the same whatever the distance
+    nearest: Bands  # the same of the programs whose distance is most alike
     pairs: np.ndarray
     default: np.ndarray
 
@@ -86,10 +86,10 @@ def pairs_of(trust: Trust, prediction: np.ndarray, runtime: np.ndarray, of: Iter
     return np.concatenate(rows, 1)
 
 
-def whole_band(scores: np.ndarray, level: float) -> tuple[float, float]:
-    """Return the simplest band: the scores of all, less the same share at either end."""
-    low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+def nearest_only(others: Seen, trust: Trust) -> Trust:
+    """Return the same with the scores of the programs whose distance is most alike."""
+    order = np.argsort(np.abs(others.distance - trust.nearest), kind="stable")
+    return replace(trust, scores=np.sort(others.score[order[:FEWEST]]))
 
 
 def hold_out(models: Models, runs: Path, kind: str, solution: dict) -> list[Held]:
@@ -110,17 +110,14 @@ def hold_out(models: Models, runs: Path, kind: str, solution: dict) -> list[Held
         others = replace(seen, **{key: getattr(seen, key)[kinds != kinds[number]] for key in _SCORED})
         trust = others.judge(kind, graph)
         default = find_default(read_npz(file)).config
-        bands = [trust.band(level) for level in LEVELS]
+        nearest = nearest_only(others, trust)
         held.append(
             Held(
                 collection=file.collection.name,
                 distance=seen.distance[number],
                 score=float(seen.score[number]),
-                bands=bands,
-                whole=[
-                    band and whole_band(others.score, level)
-                    for band, level in zip(bands, LEVELS, strict=True)
-                ],
+                bands=[trust.band(level) for level in LEVELS],
+                nearest=[nearest.band(level) for level in LEVELS],
                 pairs=pairs_of(trust, *given, range(min(len(given[0]), _MOST))),
                 default=pairs_of(trust, *given, [] if default is None else [default]),
             )
@@ -165,7 +162,7 @@ def row_of(collection: str, part: str, held: list[Held]) -> dict:
     row |= {
         f"in {name}".replace("in width", "width"): figure for name, figure in coverage(held, "bands").items()
     }
-    row |= {f"whole {name}": figure for name, figure in coverage(held, "whole").items()}
+    row |= {f"nearest {name}": figure for name, figure in coverage(held, "nearest").items()}
     row |= {
         f"said {name}": share_right([program.pairs for program in held], *ends) for name, ends in SAID.items()
     }

@@ -26,7 +26,7 @@ def test_the_coverage_of_each_third_of_distance_is_told():
 
 def test_programs_without_a_band_are_not_counted_as_covered():
     row = trust.row_of("x", "all", [held(0, True), held(0, True, band=False), held(0, False)])
-    assert row["with a band"] == 2 and row["in 80%"] == row["whole 90%"] == 0.5
+    assert row["with a band"] == 2 and row["in 80%"] == row["nearest 90%"] == 0.5
     row = trust.row_of("x", "all", [held(0, True, band=False)])
     assert row["with a band"] == 0 and np.isnan(row["in 50%"]) and np.isnan(row["width"])
 

@@ -96,9 +96,7 @@ def test_a_device_is_read_from_a_file_and_its_faults_named(tmp_path, changed, sa
     with pytest.raises(DataError, match=rf"mine\.json: is no device: {said}"):
         read_device(str(path))
     path.write_text("{")
-    with pytest.raises(
-        DataError, match=r"mine\.json.*constants: name, flops_per_second, .*eager"
-    ):
+    with pytest.raises(DataError, match=r"mine\.json.*constants: name, flops_per_second, .*eager"):
         read_device(str(path))
     with pytest.raises(DataError, match=r"none\.json: no such file\. Give an object of these constants"):
         PlaceSettings(device=str(tmp_path / "none.json")).check_typed()

@@ -9,7 +9,7 @@ import pytest
 from fastslow.competition.node_columns import SHAPE_PRODUCT
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.core.errors import SettingsError
-from fastslow_programs.ranking.trust import LEVELS, NEAREST, TOLD, Seen, _steepness
+from fastslow_programs.ranking.trust import FEWEST, LEVELS, TOLD, Seen, _steepness
 from helpers.cases import cases
 
 NODES, LARGEST = 1000, 64.0
@@ -66,19 +66,6 @@ def test_the_band_holds_new_programs_as_often_as_it_says(count):
     assert np.all(levels - 0.06 < share) and np.all(share < levels + 0.08)
 
 
-def test_the_band_of_a_far_program_is_of_far_programs():
-    """Scores fall with the distance: a band of all programs would be right in the middle only."""
-    rng, level, inside = np.random.default_rng(0), 0.8, []
-    distance = np.sort(rng.uniform(0, 0.4, 400))
-    score = rng.normal(0.9 - distance, 0.03)
-    for number in range(0, 399, 3):
-        evidence = seen(np.delete(distance, number), np.delete(score, number))
-        low, high = at(evidence, distance[number]).band(level)
-        inside.append(low <= score[number] <= high)
-    for third in np.array_split(inside, 3):
-        assert abs(np.mean(third) - level) < 0.15
-
-
 def test_pairs_are_ordered_as_they_are_said_to_be():
     """Programs of different noise: what nine tenths promise of the others' pairs, by the probability said."""
     rng, programs = np.random.default_rng(0), []
@@ -111,10 +98,14 @@ def test_the_probability_of_a_pair_knows_no_unit_and_has_two_sides():
     assert abs(_steepness(np.ones(1), np.ones(1))) < 1e-3, "without a pair it is chance"
 
 
-def test_it_is_of_the_programs_at_most_like_distance():
-    distance = np.linspace(0, 0.4, 100)
-    low, high = at(seen(distance, distance), 0.2).band(TOLD)
-    assert low < 0.2 < high and high - low == pytest.approx((NEAREST - 7) * 0.4 / 99, abs=1e-9)
+@cases("count", [39, 79, 100])
+def test_a_band_holds_for_at_least_its_share_of_further_scores(count):
+    """Split-conformal: of n exchangeable scores, a new one is between the k-th ends with 1 - 2k / (n + 1)."""
+    scores = np.arange(float(count))
+    for level in LEVELS:
+        low, high = at(seen(np.linspace(0, 0.4, count), scores), 0.2).band(level)
+        places = [place for place in range(1, count) if 1 - 2 * place / (count + 1) >= level - 1e-9]
+        assert (low, high) == (max(places) - 1, count - max(places))
 
 
 @cases(
@@ -146,17 +137,17 @@ def test_where_nothing_like_it_was_scored_nothing_is_expected(program, said):
 
 
 def test_a_band_needs_as_many_scored_programs_as_it_is_made_of():
-    few = seen(np.zeros(NEAREST - 1), np.zeros(NEAREST - 1))
+    few = seen(np.zeros(FEWEST - 1), np.zeros(FEWEST - 1))
     assert at(few, 0.0).unlike == ["38 programs were scored, 39 are needed"]
-    assert at(seen(np.zeros(NEAREST), np.zeros(NEAREST)), 0.0).band(0.9) == (0, 0)
+    assert at(seen(np.zeros(FEWEST), np.zeros(FEWEST)), 0.0).band(0.9) == (0, 0)
 
 
 def test_what_is_expected_is_told_in_words():
     evidence = seen(np.linspace(0, 0.3, 39), np.linspace(0.51, 0.89, 39))
     words = at(evidence, 0.1).words()
     assert words[0] == "trust: 10 % of its nodes differ in opcode from the nearest train program"
-    told = "0.60 to 0.80 for 50 %, 0.54 to 0.86 for 80 %, 0.52 to 0.88 for 90 % of programs that are as far"
-    assert words[1].startswith(f"expected Kendall's tau: {told}, with labels like those")
+    told = "0.60 to 0.80 for 50 %, 0.54 to 0.86 for 80 %, 0.52 to 0.88 for 90 % of 39 programs that no model"
+    assert words[1].startswith(f"expected Kendall's tau: {told} was trained on, with labels like those")
     best = seen(np.linspace(0, 0.3, 60), np.repeat([0.9, 1.0], [15, 45]))
     assert (
         at(best, 0.1, "tile")
@@ -189,7 +180,7 @@ def test_a_train_program_is_told_from_one_that_has_more_nodes_of_the_same_opcode
 
 
 def test_what_is_written_is_read_again(tmp_path):
-    made = seen(np.linspace(0, 0.5, NEAREST), np.linspace(1, 0, NEAREST))
+    made = seen(np.linspace(0, 0.5, FEWEST), np.linspace(1, 0, FEWEST))
     made.write(tmp_path, "layout")
     read = Seen.of(tmp_path, "layout")
     for name, values in vars(made).items():

@@ -417,7 +417,8 @@ class Ranking(Shown):
         band = self.trust.band(_LEVEL) if self.trust else None
         if band:
             low, high = band
-            note = f"of {percent(_LEVEL)} of programs that are as far, by labels as the models learned"
+            scored = f"of {percent(_LEVEL)} of {len(self.trust.scores)} programs that no model was trained on"
+            note = f"{scored}, by labels as the models learned"
             return Number("expected Kendall's tau", f"{low:.2f} to {high:.2f}", note)
         return Number("expected Kendall's tau", "not known", "no program like it was scored")
 

@@ -2,8 +2,8 @@
 
 Bands and sureness are read from programs that no model was trained on: the valid programs of a kind of
 collection, and its test programs where their runtimes are known. A band of a layout program is
-split-conformal (Lei et al., JASA 2018) over the ``NEAREST`` of these whose distance to the train programs is
-most like the program's. A tile has no band, as nearly every kernel scores 1, but the share of kernels that
+split-conformal (Lei et al., JASA 2018) over all of these. A band of the 39 whose distance to the train
+programs is most like the program's held fewer scores than it said (``benchmarks/trust.py``). A tile has no band, as nearly every kernel scores 1, but the share of kernels that
 do. A pair of configurations is as sure as pairs of these programs that are predicted as far apart. The
 distance of two programs is the share of nodes that would need another opcode
 (:func:`fastslow.competition.opcodes.distance`). Neither band nor probability is given where no program like
@@ -40,7 +40,7 @@ FILE = "experience-{kind}.npz"
 """By kind of collection, the file in a folder of runs that keeps a :class:`Seen`."""
 LEVELS = 0.5, 0.8, 0.9
 TOLD = 0.8  # the least probability that counts as sure
-NEAREST = 39  # of 39 scores the tenth, fourth and second at either end bound exactly 50, 80 and 90 %
+FEWEST = 39  # scores of a band: the second at either end bounds 90 % of them, as of 79 the fourth does
 _PAIRED, _STEEPEST = 300, 20.0  # configurations of a program whose pairs are taken, drawn at random
 _OPCODES = 256  # values of the type of ``node_opcode``
 _AGAIN = "Delete it, or pack the models again"
@@ -143,13 +143,10 @@ class Seen:
         """Return how far to trust a ranking of a program by the models of a kind of collection."""
         counts = _opcode_counts([graph])
         near = float(distance(_shares(counts), _shares(self.train)).min())
-        scores = self.score
-        if kind == "layout":
-            scores = scores[np.argsort(np.abs(self.distance - near), kind="stable")[:NEAREST]]
         return Trust(
             kind=kind,
             nearest=near,
-            scores=np.sort(scores),
+            scores=np.sort(self.score),
             steepness=self.steepness,
             unlike=self._unlike(graph, near),
             new_opcodes=np.flatnonzero((counts[0] > 0) & (self.train == 0).all(0)).tolist(),
@@ -172,8 +169,8 @@ class Seen:
             reasons.append(f"every program that was scored is nearer, at most {percent(self.distance.max())}")
         if graph.default_layouts.size and (graph.default_layouts < 0).all():
             reasons.append("the compiler's own layouts are not known")
-        if len(self.score) < NEAREST:
-            reasons.append(f"{len(self.score)} programs were scored, {NEAREST} are needed")
+        if len(self.score) < FEWEST:
+            reasons.append(f"{len(self.score)} programs were scored, {FEWEST} are needed")
         return reasons
 
 
@@ -184,8 +181,7 @@ class Trust:
     Args:
         kind: Kind of its collection, which decides the score.
         nearest: Distance to the nearest train program, 0 to 1.
-        scores: ``(n,)`` scores of programs, the lowest first: for a layout, the programs whose distance is
-            most like its own; for a tile, all that were scored.
+        scores: ``(P,)`` scores of all programs of the kind that were scored, the lowest first.
         steepness: ``(P,)`` how fast the pairs of each scored program become sure, see :class:`Seen`.
         unlike: In words, why no program like it was scored; then nothing is expected of it.
         new_opcodes: Its opcodes that no train program has.
@@ -217,7 +213,8 @@ class Trust:
             raise SettingsError("level", f"{level!r} is none of {', '.join(map(str, LEVELS))}")
         if self.unlike or self.kind == "tile":
             return None
-        place = round((1 - level) / 2 * (NEAREST + 1))  # of either bound, counted from its end
+        # of either bound, counted from its end; a product such as 1.9999999 is meant as 2
+        place = int(round((1 - level) / 2 * (len(self.scores) + 1), 9))
         return float(self.scores[place - 1]), float(self.scores[-place])
 
     def faster(self, prediction: np.ndarray, than: int) -> np.ndarray | None:
@@ -260,7 +257,8 @@ class Trust:
             return f"expected: the fastest is among the first five, as in {best}, {labels}"
         bands = {percent(level): self.band(level) for level in LEVELS}
         told = [f"{band[0]:.2f} to {band[1]:.2f} for {level}" for level, band in bands.items() if band]
-        return f"expected Kendall's tau: {', '.join(told)} of programs that are as far, {labels}"
+        scored = f"of {len(self.scores)} programs that no model was trained on"
+        return f"expected Kendall's tau: {', '.join(told)} {scored}, {labels}"
 
 
 def advise(to_measure: str, configurations: int | None = None) -> list[str]:
