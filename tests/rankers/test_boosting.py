@@ -5,7 +5,15 @@ import math
 import lightgbm
 import numpy as np
 
-from fastslow.rankers.fit import boost, kept_trees, predict_trees
+from fastslow.rankers.fit import (
+    NO_SPLIT,
+    OUT_OF_TIME,
+    RankerTables,
+    boost,
+    fit,
+    kept_trees,
+    predict_trees,
+)
 from fastslow.rankers.lightgbm_trees import LightGBMTrees
 from fastslow.rankers.options import RankerOptions
 from fastslow.rankers.table import Table
@@ -38,8 +46,8 @@ def run_all(trees, report=None, seconds=math.inf, **settings):
 
 
 def run(trees, report=None, **settings):
-    history, out_of_time = run_all(trees, report, **settings)
-    assert not out_of_time
+    history, ended = run_all(trees, report, **settings)
+    assert ended == (NO_SPLIT if trees.updates > trees.grown else "")
     return history
 
 
@@ -77,13 +85,24 @@ def test_it_stops_where_no_tree_can_be_grown(grown, wanted):
 
 def test_it_stops_when_its_hours_are_over():
     trees = Trees()
-    history, out_of_time = run_all(trees, num_iterations=100, seconds=1e-12)
-    assert scores(history) == [(1, 1.0)] and trees.updates == 1 and out_of_time
+    history, ended = run_all(trees, num_iterations=100, seconds=1e-12)
+    assert scores(history) == [(1, 1.0)] and trees.updates == 1 and ended == OUT_OF_TIME
 
 
-@cases("grown, most", [(1000, 1), (0, 100)])
-def test_hours_end_no_training_that_is_complete(grown, most):
-    assert not run_all(Trees(grown), num_iterations=most, seconds=1e-12)[1]
+@cases("grown, most, ended", [(1000, 1, ""), (0, 100, NO_SPLIT)])
+def test_hours_end_no_training_that_is_complete(grown, most, ended):
+    assert run_all(Trees(grown), num_iterations=most, seconds=1e-12)[1] == ended
+
+
+@cases("seed", list(range(6)))
+def test_a_draw_without_a_split_ends_no_training(seed):
+    rows = np.eye(40, 10)  # each column has one row aside, too few for a leaf
+    rows[:, 0] = np.arange(40)  # but one, which most draws of three columns lack
+    table = Table(["a"], [rows], [1.0 + np.arange(40)], [f"c{number}" for number in range(10)])
+    options = RankerOptions(objective="regression", seed=seed, num_iterations=30, min_data_in_leaf=2)
+    fitted = fit(RankerTables("layout", table, table, table), options, num_threads=1)
+    assert fitted.num_trees == 30 and not fitted.ended and fitted.history[-1].score > 0.9
+    np.testing.assert_array_equal(fitted.trees.gain(30) > 0, np.arange(10) == 0)
 
 
 def test_trees_by_iteration_add_up():

@@ -8,7 +8,7 @@ import pytest
 from fastslow.competition.metrics import ALL_METRICS, collection_score
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.rankers.fit import RankerTables, fit, read_training
+from fastslow.rankers.fit import NO_SPLIT, RankerTables, fit, read_training
 from fastslow.rankers.options import OBJECTIVES
 from fastslow.rankers.table import Table, read_table
 from fastslow.runs.features_folder import Features
@@ -97,7 +97,7 @@ def test_tables_too_small_to_split_give_equal_predictions(objective):
     training = toy_training([6], [5])
     settings = RankerSettings(num_iterations=9, min_data_in_leaf=10_000, num_threads=1)
     fitted = fit(training, settings.replace(objective=objective))
-    assert fitted.num_trees == 0
+    assert fitted.num_trees == 0 and fitted.ended == NO_SPLIT
     assert [(evaluation.trees, evaluation.score) for evaluation in fitted.history] == [(0, 0.0)]
     assert not fitted.predict(training.valid)["g0"].any()
 
@@ -109,6 +109,9 @@ def test_a_run_records_its_score_its_history_and_its_trees(features, tmp_path, o
     assert manifest["valid"]["weights"] == f"{objective}, {booster.num_trees()} rounds"
     late = train.train_ranker(run_config(features, tmp_path / "late", objective=objective, hours=1e-9))
     assert late["trees"] == 1 and any(said.endswith("trees (hours=1e-09)") for said in late["warnings"])
+    coarse = run_config(features, tmp_path / "coarse", objective=objective, min_data_in_leaf=10_000)
+    said = "0 of 12 trees (no draw of rows and columns holds a split)"
+    assert said in train.train_ranker(coarse)["warnings"]
     predictions = read_predictions(tmp_path)
     recomputed = collection_score("layout", features.labels("valid"), predictions["valid"])
     assert recomputed["per_graph"] == manifest["valid"]["per_graph"]

@@ -20,6 +20,7 @@ from fastslow.rankers.table import ABOVE_LEAST, Table, read_table, read_tables
 
 Report = Callable[[int, float], None]
 """Called after every boosting iteration with its number and the latest valid score."""
+OUT_OF_TIME, NO_SPLIT = "its time is over", "no draw of rows and columns holds a split"
 BIN_ROWS = 50_000  # rows of all graphs together from which the bins of the columns are made
 
 
@@ -72,7 +73,7 @@ class Fitted:
     trees: Trees  # those that are not used included
     num_trees: int  # that are used
     history: list[Evaluation]
-    out_of_time: bool = False  # whether more trees would have been grown
+    ended: str = ""  # why fewer trees were grown than asked for: OUT_OF_TIME or NO_SPLIT
 
     def predict(self, table: Table) -> dict[str, np.ndarray]:
         """Return predictions ``(C,)`` float64 per graph of a table, lower = predicted faster."""
@@ -123,8 +124,8 @@ def fit(
     valid = training.valid.select(columns)
     library = registered(LIBRARIES, "library", options.library)
     trees = library.begin(sample_table(train, options), sample_table(bins, options), options, num_threads)
-    history, out_of_time = boost(options, trees, training.kind, valid, seconds, report)
-    return Fitted(options.objective, trees, kept_trees(options, history), history, out_of_time)
+    history, ended = boost(options, trees, training.kind, valid, seconds, report)
+    return Fitted(options.objective, trees, kept_trees(options, history), history, ended)
 
 
 def boost(
@@ -134,26 +135,28 @@ def boost(
     valid: Table,
     seconds: float = math.inf,
     report: Report | None = None,
-) -> tuple[list[Evaluation], bool]:
+) -> tuple[list[Evaluation], str]:
     """Grow trees, until the time is over or, with ``early_stopping_rounds``, valid stops improving.
 
     ``trees`` is an ensemble without trees, and ``valid`` has the columns that it reads. The kind, ``layout``
     or ``tile``, decides the metric. Other arguments are as for :func:`fit`.
 
     Returns:
-        Every evaluation; the last tree is always evaluated. And whether the time ended the training.
+        Every evaluation; the last tree is always evaluated. And ``ended`` of :class:`Fitted`.
     """
     labels = valid.labels()
     predictions = {name: np.zeros(len(runtime)) for name, runtime in labels.items()}
     history: list[Evaluation] = []
     evaluated = 0
     ends = time.monotonic() + seconds
-    out_of_time = False
+    ended = ""
     for iteration in range(1, options.num_iterations + 1):
         stuck = trees.grow()
-        complete = stuck or iteration == options.num_iterations
-        out_of_time = not complete and time.monotonic() > ends
-        last = complete or out_of_time
+        last = stuck or iteration == options.num_iterations
+        if stuck:
+            ended = NO_SPLIT
+        elif not last and time.monotonic() > ends:
+            ended, last = OUT_OF_TIME, True
         grown = iteration - stuck
         is_due = last or iteration % options.evaluate_every == 0
         if is_due and (grown > evaluated or not history):
@@ -168,7 +171,7 @@ def boost(
         patience = options.early_stopping_rounds
         if last or (patience and history and evaluated - kept_trees(options, history) >= patience):
             break
-    return history, out_of_time
+    return history, ended
 
 
 def kept_trees(options: RankerOptions, history: Sequence[Evaluation]) -> int:

@@ -33,7 +33,10 @@ class Trees(Protocol):
         """Names of the F columns that the trees read."""
 
     def grow(self) -> bool:
-        """Grow one tree; return whether none could be grown, which ends the training."""
+        """Grow one tree; return whether none could be grown, which ends the training.
+
+        Where rows and columns are drawn, a draw that holds no split is not the end: others are tried.
+        """
 
     def predict(self, rows: np.ndarray, start: int, count: int) -> np.ndarray:
         """Return the sum ``(n,)`` float64 of ``count`` trees from ``start`` on for rows ``(n, F)``, n and

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import lightgbm
 
 _AGAIN = "Train this model again"
+_DRAWS = 1000  # of rows and columns for one tree: one that holds no split of its leaves is drawn again
 
 
 class LightGBMTrees:
@@ -24,6 +25,7 @@ class LightGBMTrees:
 
     def __init__(self, booster: "lightgbm.Booster"):
         self._booster = booster
+        self._grown = 0
 
     @classmethod
     def begin(
@@ -69,7 +71,11 @@ class LightGBMTrees:
 
     def grow(self) -> bool:
         """See :class:`fastslow.rankers.libraries.Trees`."""
-        return self._booster.update()
+        # LightGBM keeps a tree of one leaf of a first draw that holds no split, and counts the next one too
+        ahead = self._booster.num_trees() > self._grown
+        stuck = not ahead and all(self._booster.update() for _ in range(_DRAWS))
+        self._grown += not stuck
+        return stuck
 
     def predict(self, rows: np.ndarray, start: int, count: int) -> np.ndarray:
         """See :class:`fastslow.rankers.libraries.Trees`."""

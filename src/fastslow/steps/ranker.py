@@ -22,7 +22,7 @@ from fastslow.evaluation.plots import plot_training
 from fastslow.evaluation.training_files import IMPORTANCE, METRICS, TRAINING_PLOT
 from fastslow.features.folds import HELD_OUT_CONFIGS
 from fastslow.features.graph import GraphSet
-from fastslow.rankers.fit import Fitted, RankerTables, Report, fit, read_training
+from fastslow.rankers.fit import OUT_OF_TIME, Fitted, RankerTables, Report, fit, read_training
 from fastslow.rankers.libraries import Trees
 from fastslow.rankers.table import read_table
 from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, write_held_out, write_predictions
@@ -65,10 +65,10 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
             bar.set_postfix({scored: f"{valid:.3f}"}, refresh=False)
 
         fitted = fit_within_hours(settings, training, report)
-    late: list[str] = []
-    if fitted.out_of_time:
-        grown = fitted.history[-1].trees
-        late = [f"{grown} of {settings.num_iterations} trees (hours={settings.hours:g})"]
+    few: list[str] = []
+    if fitted.ended:
+        why = f"hours={settings.hours:g}" if fitted.ended == OUT_OF_TIME else fitted.ended
+        few = [f"{fitted.history[-1].trees} of {settings.num_iterations} trees ({why})"]
     evaluated = fitted.predict(training.valid)
     for run in (*artifact.parts, artifact):  # the folder that stands for all comes last
         source = sources[get_collection(run.settings["collection"]).slug]
@@ -100,7 +100,7 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
             },
             objective=fitted.objective,
             features=source.recipe,
-            warnings=[*warnings, *late],
+            warnings=[*warnings, *few],
             trees=fitted.num_trees,  # LightGBM's file holds a constant tree where none is kept
         )
     forget_used(settings)
