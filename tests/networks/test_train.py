@@ -272,11 +272,34 @@ def test_a_training_stops_when_its_hours_are_over_and_goes_on_no_longer(settings
     assert manifest["epochs"] == 1 and said in manifest["warnings"]
     assert [row["epoch"] for row in lines_of(tmp_path)] == [1]
     assert settings.replace(hours=3.0).artifact().fingerprint == settings.artifact().fingerprint
+    for other in (slow, slow.replace(hours=1e-10)):
+        assert other.artifact().is_current(), "no more time than it had"
+    larger = slow.replace(hours=1e-8).artifact()
+    assert not larger.is_current()
+    assert larger.changes() == ["hours: 1e-09 -> 1e-08; it stopped after epoch 1 of 40"]
+    cut = train_gnn(slow.replace(epochs=3))
+    whole = train_gnn(slow.replace(epochs=3, hours=0.0))
+    assert (cut["epochs"], whole["epochs"]) == (1, 3)
+    assert cut["fingerprint"] != whole["fingerprint"], "an ensemble of it is made again, too"
+    assert slow.replace(epochs=3).artifact().is_current(), "whole, in whatever time"
     checkpointed = settings.replace(epochs=3, evaluate_every=1)
     train_until(checkpointed, "run_epoch", 2)
     training = make_training(checkpointed.replace(hours=1e-9))
     run_training(training, checkpointed.artifact(), hours=1e-9)
     assert training.epoch == 2 and training.seconds > 0, "the time before the interruption counts"
+
+
+def test_what_ended_a_training_is_told_after_an_interruption(settings, monkeypatch):
+    slow = settings.replace(epochs=40, hours=1e-9)
+    with monkeypatch.context() as patched:
+        patched.setattr(fastslow.steps.network, "write_runs", raise_interrupted)
+        with pytest.raises(Interrupted):
+            train_gnn(slow)
+    assert "stopped after epoch 1 of 40: its time is over (hours=1e-09)" in train_gnn(slow)["warnings"]
+
+
+def raise_interrupted(*_):
+    raise Interrupted
 
 
 def test_the_best_weights_so_far_survive_an_interruption(settings):

@@ -107,8 +107,13 @@ def test_a_run_records_its_score_its_history_and_its_trees(features, tmp_path, o
     manifest = train.train_ranker(run_config(features, tmp_path, objective=objective))
     booster = lightgbm.Booster(model_file=str(tmp_path / "model.txt"))
     assert manifest["valid"]["weights"] == f"{objective}, {booster.num_trees()} rounds"
-    late = train.train_ranker(run_config(features, tmp_path / "late", objective=objective, hours=1e-9))
-    assert late["trees"] == 1 and any(said.endswith("trees (hours=1e-09)") for said in late["warnings"])
+    short = run_config(features, tmp_path / "late", objective=objective, hours=1e-9)
+    late = train.train_ranker(short)
+    assert late["trees"] == 1 and "1 of 12 trees (hours=1e-09)" in late["warnings"]
+    assert short.artifact().is_current()
+    longer = short.replace(hours=0.0)
+    assert longer.artifact().changes() == ["hours: 1e-09 -> no limit; it stopped after 1 of 12 trees"]
+    assert train.train_ranker(longer)["trees"] == manifest["trees"]
     coarse = run_config(features, tmp_path / "coarse", objective=objective, min_data_in_leaf=10_000)
     said = "0 of 12 trees (no draw of rows and columns holds a split)"
     assert said in train.train_ranker(coarse)["warnings"]

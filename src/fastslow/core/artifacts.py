@@ -19,6 +19,7 @@ from fastslow.core.records import FileName, Record, read_record
 from fastslow.core.source import source_digests
 
 MANIFEST = "manifest.json"
+STOPPED = "stopped"
 CHECKSUM = "checksum"
 """Key of a manifest: digest of all its other keys."""
 LARGE_BYTES = 16 << 20
@@ -28,6 +29,13 @@ _CHANGED = "changed after it was written"
 _MOST_NAMED = 3  # changed modules that are named, and values of a list
 
 
+class _Stopped(Record):
+    """Where a limit of time ended a training."""
+
+    after: str
+    hours: float
+
+
 class _Manifest(Record):
     """Keys that every manifest has."""
 
@@ -35,6 +43,7 @@ class _Manifest(Record):
     settings: dict[str, Any]
     inputs: dict[str, Any]
     outputs: dict[FileName, Any] | list[Any] | None = None  # a list, of nothing: made again
+    stopped: _Stopped | None = None
 
 
 def commit() -> str:
@@ -120,6 +129,9 @@ class Artifact:
     products: tuple[Path, ...] = ()  # files that the step writes elsewhere; without them it is not current
     records: tuple[Path, ...] = ()  # files beside them that later steps add to: there, with whatever content
     parts: tuple["Artifact", ...] = ()  # written by the step as well, each finished before this one
+    hours: float = 0.0
+    """Limit of the time that its making takes; 0 has none. What a limit ended is current under no larger
+    one."""
 
     @property
     def fingerprint(self) -> str:
@@ -134,11 +146,21 @@ class Artifact:
     def is_current(self) -> bool:
         """Whether it and its parts were finished with these settings, inputs and code, files undamaged."""
         manifest = self._stored()
-        if manifest is None or manifest["fingerprint"] != self.fingerprint:
+        if manifest is None or manifest["fingerprint"] != self._finished_as(manifest.get(STOPPED)):
             return False
         if not all(path.is_file() for path in (*self.products, *self.records)):
             return False
+        if self._outgrown(manifest.get(STOPPED)):
+            return False
         return not self.damaged() and all(part.is_current() for part in self.parts)
+
+    def _finished_as(self, stopped: Mapping[str, Any] | None) -> str:
+        """Return the fingerprint of the folder once it is finished, by where its time was over."""
+        return digest([self.fingerprint, dict(stopped)]) if stopped else self.fingerprint
+
+    def _outgrown(self, stopped: Mapping[str, Any] | None) -> bool:
+        """Return whether the limit that ended the making of the folder is smaller than today's."""
+        return bool(stopped) and not 0 < self.hours <= stopped["hours"]
 
     def damaged(self) -> dict[str, str]:
         """Return files that are not as they were written, relative to the folder: what is wrong with each."""
@@ -167,6 +189,9 @@ class Artifact:
         settings = differing("settings", self.settings)
         code = differing("code", self.code)
         lines = [f"{name}: {_shown(old)} -> {_shown(new)}" for name, old, new in settings]
+        if self._outgrown(stopped := manifest.get(STOPPED)):
+            limit = f"{self.hours:g}" if self.hours else "no limit"
+            lines.append(f"hours: {stopped['hours']:g} -> {limit}; it stopped after {stopped['after']}")
         changed = [name for name, *_ in differing("inputs", self.inputs)]
         changed += _modules([name.removeprefix("fastslow.") for name, *_ in code])
         if changed:
@@ -212,11 +237,15 @@ class Artifact:
                         (artifact.folder / name).unlink(missing_ok=True)
                 (artifact.folder / MANIFEST).unlink(missing_ok=True)
 
-    def finish(self, outputs: Iterable[str | Path] = (), **facts: Any) -> None:
-        """Write the manifest: what the folder was made from, by which code, outputs, and further facts."""
+    def finish(self, outputs: Iterable[str | Path] = (), stopped: str = "", **facts: Any) -> None:
+        """Write the manifest: what the folder was made from, by which code, outputs, and further facts.
+
+        ``stopped`` tells after what the limit ``hours`` ended the making (``epoch 10 of 60``).
+        """
         files = [self.folder / output for output in outputs] + list(self.products)
+        over = {STOPPED: {"after": stopped, "hours": self.hours}} if stopped else {}
         manifest = {
-            "fingerprint": self.fingerprint,
+            "fingerprint": self._finished_as(over.get(STOPPED)),
             "settings": dict(self.settings),
             "inputs": dict(self.inputs),
             "code": self.code,
@@ -224,6 +253,7 @@ class Artifact:
             "python": sys.version.split()[0],
             "versions": {name: version(name) for name in ("numpy", "torch", "lightgbm")},
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            **over,
             **facts,
             "outputs": {
                 os.path.relpath(path, self.folder): {

@@ -125,6 +125,7 @@ def run_artifact(
     folder: str,
     predicted: Features,
     also: Iterable[Features] = (),
+    hours: float = 0.0,
 ) -> Artifact:
     """Return the run folder of a model that predicts one collection; it depends on the features trained on.
 
@@ -135,11 +136,12 @@ def run_artifact(
         folder: The run folder.
         predicted: Features of the collection that is predicted.
         also: Features of other collections that are trained on.
+        hours: Limit of the training's time; 0 has none.
     """
     given = {"model": model, "collection": predicted.collection.name, **settings.identity()}
     inputs = {"features": predicted.fingerprint, "data": predicted.data}
     inputs |= {other.collection.slug: other.fingerprint for other in also}
-    return Artifact(resolve(folder), given, inputs, entry)
+    return Artifact(resolve(folder), given, inputs, entry, hours=hours)
 
 
 def write_run(

@@ -216,8 +216,9 @@ def write_runs(artifact: Artifact, training: Training) -> None:
             if training.options.folds:
                 write_held_out(folder, held_out)
                 outputs = (*OUTPUTS, HELD_OUT)
-            facts = {"epochs": training.epoch, "features": source.recipe}
-            run_artifact.finish(outputs, valid=valid[slug], **facts, warnings=[*training.warnings, *problems])
+            facts = {"valid": valid[slug], "epochs": training.epoch, "features": source.recipe}
+            facts["warnings"] = [*training.warnings, *problems]
+            run_artifact.finish(outputs, training.stopped, **facts)
             warnings += [f"{slug}: {warning}" for warning in problems]
     if writes:
         from fastslow.evaluation.plots import plot_training  # matplotlib, at the end of a training
@@ -226,7 +227,7 @@ def write_runs(artifact: Artifact, training: Training) -> None:
         figure = plot_training(history, artifact.folder.name, valid, references)
         save_figure(figure, artifact.folder / TRAINING_PLOT)
         facts = {"valid": pool_scores(valid), "epochs": training.epoch, "warnings": warnings}
-        artifact.finish((METRICS, TRAINING_PLOT), **facts)
+        artifact.finish((METRICS, TRAINING_PLOT), training.stopped, **facts)
         (artifact.folder / CHECKPOINT).unlink(missing_ok=True)
 
 

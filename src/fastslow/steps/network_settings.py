@@ -52,8 +52,8 @@ class MachineSettings(Settings):
     share of the ``graphs_per_step``; the result equals one process's up to rounding. Several machines:
     ``docs/many_machines.md``."""
     hours: NonNegativeFloat = unkeyed(0.0)
-    """Stop after this many hours of training and keep the weights so far; 0 has no limit. A run with a budget
-    sets it."""
+    """Stop after this many hours of training and keep the weights so far; 0 has no limit. With a larger
+    limit, a training that it ended is made again. A run with a budget sets it."""
     configs_together: Annotated[AtLeastTwo, Le(1_000_000)] = unkeyed(2000)
     """Layout only. Maximum number of configurations of a batch at inference; a graph with more is predicted
     in chunks, slower, with the same predictions. Lower it where memory is short."""
@@ -180,20 +180,18 @@ class TrainSettings(MachineSettings, KindSettings, NetworkOptions):
     def artifact(self) -> Artifact:
         """Return the training and, as its parts, the runs; they depend on the features of all collections."""
         sources = self.sources()
-        parts = tuple(
-            run_artifact(
-                "gnn", GNN_ENTRY, self, run, source, [other for other in sources if other is not source]
-            )
-            for run, source in zip(self.run_folders(), sources, strict=True)
-        )
+        parts = []
+        for run, source in zip(self.run_folders(), sources, strict=True):
+            others = [other for other in sources if other is not source]
+            parts.append(run_artifact("gnn", GNN_ENTRY, self, run, source, others, self.hours))
         inputs = {source.collection.slug: source.fingerprint for source in sources}
         if self.init:
             start = {INIT: read_manifest(resolve(self.init))["fingerprint"]}
             inputs |= start
-            parts = tuple(replace(part, inputs={**part.inputs, **start}) for part in parts)
-        return Artifact(
-            resolve(self.folder), {"model": "gnn", **self.identity()}, inputs, GNN_ENTRY, parts=parts
-        )
+            parts = [replace(part, inputs={**part.inputs, **start}) for part in parts]
+        given = {"model": "gnn", **self.identity()}
+        folder = resolve(self.folder)
+        return Artifact(folder, given, inputs, GNN_ENTRY, parts=tuple(parts), hours=self.hours)
 
     def check_init(self) -> None:
         """Refuse ``init`` where its network has another architecture; it needs no features.

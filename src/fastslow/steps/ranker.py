@@ -66,9 +66,13 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
 
         fitted = fit_within_hours(settings, training, report)
     few: list[str] = []
+    stopped = ""
     if fitted.ended:
-        why = f"hours={settings.hours:g}" if fitted.ended == OUT_OF_TIME else fitted.ended
-        few = [f"{fitted.history[-1].trees} of {settings.num_iterations} trees ({why})"]
+        grown = f"{fitted.history[-1].trees} of {settings.num_iterations} trees"
+        why = fitted.ended
+        if fitted.ended == OUT_OF_TIME:
+            stopped, why = grown, f"hours={settings.hours:g}"
+        few = [f"{grown} ({why})"]
     evaluated = fitted.predict(training.valid)
     for run in (*artifact.parts, artifact):  # the folder that stands for all comes last
         source = sources[get_collection(run.settings["collection"]).slug]
@@ -94,6 +98,7 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
             outputs = (*RUN_OUTPUTS, HELD_OUT)
         run.finish(
             outputs,
+            stopped,
             valid={
                 **collection_score(source.collection.kind, labels, valid),
                 "weights": f"{fitted.objective}, {fitted.num_trees} rounds",

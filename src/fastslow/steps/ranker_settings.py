@@ -43,8 +43,8 @@ class RankerSettings(Settings, RankerOptions):
     num_threads: Threads = unkeyed(0)
     """Threads of the library; 0 takes OMP_NUM_THREADS or, where that is not set, every core."""
     hours: NonNegativeFloat = unkeyed(0.0)
-    """Stop after this many hours of growing trees, and keep them; 0 has no limit. A run with a budget sets
-    it."""
+    """Stop after this many hours of growing trees, and keep them; 0 has no limit. With a larger limit, trees
+    that it ended are grown again. A run with a budget sets it."""
     train_on: Literal[*TRAIN_ON] = "source"
     """Collections whose train graphs are learned from: only the ``collection``, both searches of its
     ``source`` (xla or nlp), or every ``layout`` collection. The trees are the same whichever of them is
@@ -98,7 +98,7 @@ class RankerSettings(Settings, RankerOptions):
 
     def _run(self, folder: str, slug: str, sources: dict[str, Features]) -> Artifact:
         also = [source for other, source in sources.items() if other != slug]
-        return run_artifact("ranker", RANKER_ENTRY, self, folder, sources[slug], also)
+        return run_artifact("ranker", RANKER_ENTRY, self, folder, sources[slug], also, self.hours)
 
     def sources(self) -> dict[str, Features]:
         """Return the features of every collection to learn from, by slug, in the order of the collections.

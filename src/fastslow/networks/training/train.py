@@ -35,6 +35,7 @@ class Training:
 
     Attributes:
         held_out: Names of the train graphs that ``folds`` leaves out.
+        stopped: The epoch after which its time was over; empty where it was not.
     """
 
     def __init__(self, options: NetworkOptions, dataset: GraphDataset):
@@ -62,6 +63,7 @@ class Training:
             self.segments = SegmentTraining(options, dataset, self.network)
         self.epoch, self.first_loss, self.seconds = 0, math.nan, 0.0
         self.warnings: list[str] = []
+        self.stopped = ""
         self._freed = FreedMemory(most=dataset.memory // 4)
 
     def run_epoch(self) -> float:
@@ -183,11 +185,13 @@ class Training:
             except Diverged as error:
                 self.warnings.append(self._why_stopped(error, loss))
                 break
-            if late and self.epoch < options.epochs:
-                over = f"stopped after epoch {self.epoch} of {options.epochs}"
-                self.warnings.append(f"{over}: its time is over (hours={seconds / 3600:g})")
             if due and on_metrics:
                 on_metrics(validation.history[-1])
+        else:  # also of a training that ended before an interruption
+            if self.epoch < options.epochs and not validation.is_stale(self.epoch):
+                self.stopped = f"epoch {self.epoch} of {options.epochs}"
+                over = f"its time is over (hours={seconds / 3600:g})"
+                self.warnings.append(f"stopped after {self.stopped}: {over}")
 
     def _why_stopped(self, error: Diverged, loss: float) -> str:
         """Return why the training ended, the remedy, and which weights are kept; raise if there are none."""
