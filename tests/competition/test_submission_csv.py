@@ -101,6 +101,18 @@ def test_rows_are_in_the_order_of_the_competitions_sample(tmp_path):
     [
         ({"tile:xla:a": [1.0, np.nan]}, "tile:xla:a: prediction of shape"),
         ({"layout-xla-random:a": [1, 2]}, "'layout-xla-random:a' belongs to no collection"),
+        *(
+            ({f"layout:xla:random:a{odd}": [1, 2]}, "holds a comma, quote or line end")
+            for odd in (",b", '"', "\nlayout:xla:random:b,0")
+        ),
+        (
+            {"layout:xla:random:a": ["1", "2"]},
+            r"shape \(2,\) is not a 1-D array of at least one finite number",
+        ),
+        (
+            {"layout:xla:random:a": [None, 2]},
+            r"shape \(2,\) is not a 1-D array of at least one finite number",
+        ),
     ],
 )
 def test_nothing_is_written_from_broken_predictions(tmp_path, predictions, message):

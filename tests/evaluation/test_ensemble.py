@@ -58,6 +58,68 @@ def test_a_combination_is_the_weighted_mean():
     np.testing.assert_array_equal(alone, [0, 10, 5])
 
 
+def predicted(*values, split="valid", graph="g"):
+    return {split: {graph: np.array(values)}}
+
+
+GOOD = {"a": predicted(1.0, 2.0, 3.0), "b": predicted(3.0, 2.0, 1.0)}
+HALVES = {"a": 0.5, "b": 0.5}
+UNEQUAL = "^b: its prediction of valid graph {}, of shape {}, is not {} finite numbers"
+
+
+@cases(
+    "members, normalisation, weights, said",
+    [
+        *(
+            ({**GOOD, "b": predicted(1.0, odd, 2.0)}, name, HALVES, UNEQUAL.format("g", r"\(3,\)", 3))
+            for odd in (np.nan, np.inf)
+            for name in NORMALISATIONS
+        ),
+        ({**GOOD, "b": predicted("1", "2", "3")}, "raw", HALVES, UNEQUAL.format("g", r"\(3,\)", 3)),
+        ({**GOOD, "b": predicted(1.0)}, "raw", HALVES, UNEQUAL.format("g", r"\(1,\)", 3)),
+        ({**GOOD, "b": {"valid": {}}}, "raw", HALVES, UNEQUAL.format("g", r"\(0,\)", 3)),
+        ({**GOOD, "b": {}}, "raw", HALVES, UNEQUAL.format("g", r"\(0,\)", 3)),
+        (
+            {**GOOD, "b": {"valid": {**GOOD["b"]["valid"], "h": np.ones(2)}}},
+            "raw",
+            HALVES,
+            UNEQUAL.format("h", r"\(2,\)", 0),
+        ),
+        (GOOD, "softmax", HALVES, "^normalisation: 'softmax' is none of min_max, rank, raw"),
+        (GOOD, "raw", {"a": 0.5, "c": 0.5}, "^weights: 'c' is none of a, b"),
+        *(
+            (GOOD, "raw", weights, "^weights: .* are not 0 or more, of which one is above 0")
+            for weights in ({}, {"a": 0.0, "b": 0.0}, {"a": 2.0, "b": -1.0}, {"a": np.nan, "b": 1.0})
+        ),
+    ],
+)
+def test_members_that_have_no_mean_are_refused_by_name(members, normalisation, weights, said):
+    with pytest.raises((DataError, SettingsError), match=said):
+        combine(members, "valid", normalisation, weights)
+    if weights == HALVES:
+        with pytest.raises((DataError, SettingsError), match=said):
+            search_weights(members, normalisation, 2, lambda mixture: 0.0, [["a"], ["b"]])
+
+
+@cases(
+    "most, score, models, said",
+    [
+        (0, 0.0, [["a"], ["b"]], "^max_models: 0 is not 1 or more"),
+        (2, np.nan, [["a"], ["b"]], "^valid_score: nan of .* is no score"),
+        (2, 0.0, [["a"]], r"^models: \[\['a'\]\] are not made of the members a, b"),
+        (2, 0.0, [], r"^models: \[\] are not made of the members a, b"),
+    ],
+)
+def test_a_search_without_an_answer_is_refused(most, score, models, said):
+    with pytest.raises((DataError, SettingsError), match=said):
+        search_weights(GOOD, "raw", most, lambda mixture: score, models)
+
+
+def test_no_prediction_is_too_large_to_be_scaled():
+    large = np.array([-1.7e308, 1.7e308, 0.0, 1.0])
+    np.testing.assert_array_equal(NORMALISATIONS["min_max"](large), [0, 1, 0.5, 0.5])
+
+
 def test_the_search_stops_at_the_best_mixture_it_saw():
     members = {name: {"valid": {"g": np.array([value])}} for name, value in (("a", 0.0), ("b", 1.0))}
     models = [["a"], ["b"]]

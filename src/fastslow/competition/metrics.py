@@ -24,6 +24,14 @@ _FEW = 128  # configurations of which all pairs are counted
 TOP_K = 5  # configurations per kernel that the tile metric looks at
 
 
+def is_finite(values: ArrayLike) -> bool:
+    """Return whether values are 1-D, at least one, and finite numbers."""
+    array = np.asarray(values)
+    return (
+        array.ndim == 1 and array.size > 0 and array.dtype.kind in "iufb" and bool(np.isfinite(array).all())
+    )
+
+
 def fastest_first(prediction: ArrayLike, kind: str) -> np.ndarray:
     """Return the configurations that a submission lists, int64, fastest first.
 
@@ -37,9 +45,8 @@ def fastest_first(prediction: ArrayLike, kind: str) -> np.ndarray:
     """
     if kind not in ("tile", "layout"):
         raise SettingsError("kind", f"{kind!r} is none of tile, layout")
-    prediction = np.asarray(prediction)
-    if prediction.ndim != 1 or prediction.size == 0 or not np.isfinite(prediction).all():
-        shape = prediction.shape
+    if not is_finite(prediction):
+        shape = np.shape(prediction)
         raise ValueError(f"prediction of shape {shape} is not a 1-D array of at least one finite number")
     order = np.argsort(prediction, kind="stable")
     return order[:TOP_K] if kind == "tile" else order

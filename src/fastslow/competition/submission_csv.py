@@ -42,6 +42,8 @@ def format_submission(
         collection = collection_of(row_id)
         if collection is None:
             raise DataError(path, f"{row_id!r} belongs to no collection", "IDs are <collection>:<file stem>")
+        if {*row_id} & {*',"\r\n'}:
+            raise DataError(path, f"{row_id!r} holds a comma, quote or line end", "Rename the program's file")
         try:
             order = fastest_first(prediction, collection.kind)
         except ValueError as error:

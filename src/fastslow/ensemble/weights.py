@@ -7,22 +7,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from fastslow.competition.catalog import VALID
+from fastslow.competition.metrics import is_finite
+from fastslow.core.errors import DataError, SettingsError, registered
 from fastslow.features.graph import Predictions
 from fastslow.features.scaling import unit_ranks
 
 
 def min_max(prediction: np.ndarray) -> np.ndarray:
     """Rescale the predictions ``(C,)`` of one graph to 0 (fastest) to 1; all 0 where they are equal."""
-    span = prediction.max() - prediction.min()
-    return (prediction - prediction.min()) / span if span > 0 else np.zeros_like(prediction)
+    low, high = prediction.min(), prediction.max()
+    if max(high, -low) > _LARGE:  # their difference may overflow
+        return min_max(prediction / 4)
+    return (prediction - low) / (high - low) if high > low else np.zeros_like(prediction)
 
 
-def raw(prediction: np.ndarray) -> np.ndarray:
-    """Return predictions ``(C,)`` unchanged."""
-    return prediction
-
-
-NORMALISATIONS = {"min_max": min_max, "rank": unit_ranks, "raw": raw}
+_LARGE = np.finfo(np.float64).max / 2
+NORMALISATIONS = {"min_max": min_max, "rank": unit_ranks, "raw": np.asarray}
 
 
 def combine(
@@ -38,13 +38,39 @@ def combine(
 
     Returns:
         ``(C,)`` float64 per graph, lower = predicted faster.
+
+    Raises:
+        SettingsError: There is no such member or normalisation, or no weight is above 0.
+        DataError: A prediction is not 1-D and finite, or members differ in graphs or lengths.
     """
+    if not (0 < sum(weights.values()) < math.inf and min(weights.values()) >= 0):
+        raise SettingsError("weights", f"{dict(weights)} are not 0 or more, of which one is above 0")
+    normalise = registered(NORMALISATIONS, "normalisation", normalisation)
     used = {name: weight for name, weight in weights.items() if weight}
+    _check(members, split, used)
+    return _mean(members, split, normalise, used)
+
+
+def _mean(
+    members: Mapping[str, Predictions], split: str, normalise: Callable, used: Mapping[str, float]
+) -> dict[str, np.ndarray]:
     first = members[next(iter(used))][split]
     if len(used) == 1:  # rounding in a normalisation could only create ties
         return dict(first)
-    normalise = NORMALISATIONS[normalisation]
     return {g: sum(w * normalise(members[name][split][g]) for name, w in used.items()) for g in first}
+
+
+def _check(members: Mapping[str, Predictions], split: str, names: Iterable[str]) -> None:
+    """Refuse predictions of these members that have no mean, as :func:`combine` says."""
+    lengths: dict[str, int] = {}  # of the first member
+    for name in names:
+        graphs = registered(members, "weights", name).get(split, {})
+        lengths = lengths or {graph: np.size(values) for graph, values in graphs.items()}
+        for graph in {**lengths, **graphs}:
+            wanted, shape = lengths.get(graph, 0), np.shape(graphs.get(graph, ()))
+            if shape != (wanted,) or not is_finite(graphs[graph]):
+                problem = f"its prediction of {split} graph {graph}, of shape {shape}, is not {wanted} finite"
+                raise DataError(name, f"{problem} numbers", "Give all members the same configurations")
 
 
 def equal_weights(models: Iterable[Sequence[str]]) -> dict[str, float]:
@@ -81,17 +107,26 @@ def search_weights(
 
     Returns:
         Weights by member, adding up to 1.
+
+    Raises:
+        SettingsError: ``max_models`` is below 1, or the models are not made of the members; see
+            :func:`combine`, also for DataError.
     """
     models = list(models)
-    normalise = NORMALISATIONS[normalisation]
+    normalise = registered(NORMALISATIONS, "normalisation", normalisation)
+    if max_models < 1:
+        raise SettingsError("max_models", f"{max_models} is not 1 or more")
+    if not members or {name for names in models for name in names} != {*members}:
+        raise SettingsError("models", f"{models} are not made of the members {', '.join(members)}")
+    _check(members, VALID, members)
     scaled = {
         name: {VALID: {graph: normalise(values) for graph, values in predictions[VALID].items()}}
         for name, predictions in members.items()
     }
 
     def value(weights: Mapping[str, float]) -> float:
-        alone = sum(weight > 0 for weight in weights.values()) == 1
-        return valid_score(combine(members if alone else scaled, VALID, "raw", weights))
+        used = {name: weight for name, weight in weights.items() if weight}
+        return valid_score(_mean(members if len(used) == 1 else scaled, VALID, np.asarray, used))
 
     chosen: Counter[int] = Counter()
     best, best_weights = -math.inf, {}
@@ -104,6 +139,10 @@ def search_weights(
         values = [*map(value, trials)]
         added = int(np.argmax(values))
         chosen[added] += 1
+        if not math.isfinite(values[added]):
+            raise DataError(
+                "valid_score", f"{values[added]} of {trials[added]} is no score", "Return a number"
+            )
         if values[added] > best:
             best, best_weights = values[added], trials[added]
     return best_weights
