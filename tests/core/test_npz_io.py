@@ -12,7 +12,7 @@ import pytest
 
 from fastslow.core import npz_io
 from fastslow.core.errors import DataError
-from fastslow.core.npz_io import read_arrays, read_checksums, read_headers, stream_rows
+from fastslow.core.npz_io import file_fingerprint, read_arrays, read_headers, stream_rows
 from helpers.cases import cases
 
 
@@ -57,7 +57,7 @@ def test_an_array_that_is_twice_in_a_file_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         for value in (1.0, 2.0):
             archive.writestr("x.npy", npy_bytes(np.array([value])))
-    for read in (read_headers, read_arrays, read_checksums, lambda p: next(stream_rows(p, "x"))):
+    for read in (read_headers, read_arrays, file_fingerprint, lambda p: next(stream_rows(p, "x"))):
         with pytest.raises(DataError, match="x.npy is in it 2 times, and it is unclear which counts"):
             read(tmp_path / "x.npz")
 
@@ -113,7 +113,7 @@ def test_checksums_tell_the_content_not_the_packing(tmp_path, rng):
     np.savez_compressed(tmp_path / "packed.npz", x=array)
     array[500] += 1
     np.savez(tmp_path / "other.npz", x=array)
-    plain, packed, other = (read_checksums(tmp_path / f"{n}.npz") for n in ("plain", "packed", "other"))
+    plain, packed, other = (file_fingerprint(tmp_path / f"{n}.npz") for n in ("plain", "packed", "other"))
     assert plain == packed != other
 
 
@@ -127,7 +127,7 @@ def test_what_never_ends_is_refused_unopened(tmp_path, kind):
     else:
         path = Path(tempfile.mkdtemp()) / "x"  # a socket's path is at most 107 characters long
         socket.socket(socket.AF_UNIX).bind(str(path))
-    for read in (read_headers, read_arrays, read_checksums, lambda p: next(stream_rows(p, "x"))):
+    for read in (read_headers, read_arrays, file_fingerprint, lambda p: next(stream_rows(p, "x"))):
         with pytest.raises(DataError, match=rf"is a (named )?{kind}, a file is wanted"):
             read(path)
 

@@ -14,6 +14,7 @@ from fastslow.features.scaling import (
     NODE_BLOCKS,
     Scaler,
     expand_node_features,
+    log_labels,
     standardise,
     unit_ranks,
 )
@@ -108,6 +109,12 @@ def test_standardised_columns_have_mean_0_and_deviation_1_or_are_0(rng):
     np.testing.assert_allclose(scaled.std(0), [1, 1, 1, 0], atol=1e-9)
     assert (np.argsort(scaled[:, :3], 0) == np.argsort(columns, 0)).all()
     np.testing.assert_array_equal(standardise(np.array([3.0])), [0])
+
+
+def test_labels_are_standardised_however_near_the_runtimes_are():
+    labels = log_labels(10**12 + np.arange(4) * 100_000)
+    assert labels.mean() == pytest.approx(0, abs=1e-6) and labels.std() == pytest.approx(1)
+    assert not log_labels(np.full(4, 10**12)).any()
 
 
 def test_unit_ranks_go_from_0_to_1_and_ties_share_their_mean():

@@ -39,7 +39,7 @@ def test_a_program_that_is_valid_anywhere_is_trained_on_nowhere():
 
 
 def test_graphs_of_one_runtime_carry_no_ranking_signal():
-    folder = Folder({"equal": [2, 2, 2], "single": [1], "different": [2, 2, 3]})
+    folder = Folder({"equal": [2, 2, 2], "single": [1], "different": [2, 2, 3]}, valid=["v"])
     assert trainable({"": folder}) == ["different"]
 
 
@@ -47,6 +47,11 @@ def test_graphs_of_one_runtime_carry_no_ranking_signal():
 def test_nothing_to_learn_from_is_refused(folder):
     with pytest.raises(DataError, match="folder: no train graph has two configurations of different runtime"):
         trainable({"": folder})
+
+
+def test_a_collection_without_a_valid_graph_is_refused():
+    with pytest.raises(DataError, match="folder: no valid graph to score a model on"):
+        trainable({"": Folder({"a": [1, 2]}, valid=["v"]), "other": Folder({"a": [1, 2]})})
 
 
 def test_graphs_are_found_by_their_prefix():

@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from fastslow.features.build import GraphOptions, build_graphs
 from fastslow.networks.model.network import Block
 from fastslow.networks.settings.options import NetworkOptions
 from fastslow.networks.training.train import train
+from fastslow.rankers.fit import read_training
 from fastslow.rankers.libraries import LIBRARIES
 from fastslow.rankers.options import RankerOptions
 from fastslow.runs.predictions import read_predictions, read_run_manifest
@@ -150,6 +152,44 @@ def test_graphs_that_no_model_can_learn_from_are_refused():
     without_train = build_graphs(files[:1])
     with pytest.raises(DataError, match="the graphs of layout:xla:default: no train graph to learn from"):
         train([without_train], NetworkOptions(epochs=1))
+
+
+def test_graphs_that_do_not_suit_the_options_are_refused_before_a_training():
+    data = PROJECT / "data" / "sample"
+    layout, tile = COLLECTIONS[0], get_collection("tile:xla")
+    files = {c: [list_programs(data, c, split)[0] for split in ("train", VALID)] for c in (layout, tile)}
+    whole, kernels = build_graphs(files[layout]), build_graphs(files[tile])
+    one = NetworkOptions(epochs=1)
+    with pytest.raises(
+        SettingsError, match="kind: 'layout' is not the kind of the graphs of tile:xla; choose"
+    ):
+        train([kernels], one)
+    with pytest.raises(
+        SettingsError, match="kind: 'tile' is not the kind of the graphs of layout:xla:default"
+    ):
+        train([whole], NetworkOptions(epochs=1, kind="tile"))
+    with pytest.raises(DataError, match="train: got no graphs"):
+        train([], one)
+    with pytest.raises(SettingsError, match="folds: 1 is not 2 or more"):
+        train([whole], NetworkOptions(folds=1))
+    with pytest.raises(SettingsError, match="folds: 1 is not 2 or more"):
+        read_training({"": whole}, RankerOptions(folds=1))
+    with pytest.raises(SettingsError, match="slug: 'unknown slug' is none of layout-xla-default"):
+        train([whole], one).predict("unknown slug")
+    without_valid = build_graphs(files[layout][:1])
+    for learn in (lambda: train([without_valid], one), lambda: read_training({"": without_valid})):
+        with pytest.raises(
+            DataError, match="the graphs of layout:xla:default: no valid graph to score a model"
+        ):
+            learn()
+
+
+def test_two_files_of_one_name_are_refused(tmp_path):
+    data = PROJECT / "data" / "sample"
+    first = list_programs(data, COLLECTIONS[0], VALID)[0]
+    other = replace(first, path=Path(shutil.copy(first.path, tmp_path)))
+    with pytest.raises(DataError, match=f"has the same name as {first.path} of this split"):
+        build_graphs([first, other])
 
 
 @cases("convolution, library", [("gat", "xgb")])

@@ -8,6 +8,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
 from fastslow.networks.settings.columns import PICKED
 from fastslow.networks.settings.inputs import input_columns, require_inputs
+from fastslow.networks.settings.options import NetworkOptions
 from fastslow.steps.network_settings import TrainSettings
 from helpers.cases import cases
 
@@ -23,7 +24,7 @@ FIELDS = [  # field, value, what the error says after the field's name
     ("processes", 0, "0 is not 1 or more"),
     ("learning_rate", 0.0, ".*above 0"),
     ("max_grad_norm", 0, ".*above 0"),
-    ("dropout", 1.0, ".*below 1"),
+    ("dropout", 1 - 2**-17, ".*at most 0.99998"),
     ("warmup", -0.1, ".*0 or more"),
     ("weight_decay", -1e-9, ".*0 or more"),
     ("readout", "sum+median", "'median' in 'sum.median' is not one of"),
@@ -35,8 +36,9 @@ FIELDS = [  # field, value, what the error says after the field's name
     ("loss", "hinge", "'hinge' in 'hinge' is none of pairwise_hinge, "),
     ("loss", "pairwise_hinge+pairwise_hinge:2", "pairwise_hinge is given twice"),
     ("loss", "mse_log@2", "mse_log takes no parameter"),
-    ("loss", "pairwise_hinge:0", "'0' in 'pairwise_hinge:0' is not a number above 0"),
-    ("loss", "list_mle@", "'' in 'list_mle@' is not a number above 0; the form is NAME"),
+    ("loss", "pairwise_hinge:0", "'0' in 'pairwise_hinge:0' is no number of 1e-20 to 1e20"),
+    ("loss", "list_mle@", "'' in 'list_mle@' is no number of 1e-20 to 1e20; the form is NAME"),
+    ("loss", "pairwise_hinge@1e39", "'1e39' in 'pairwise_hinge@1e39' is no number of 1e-20 to 1e20"),
     ("loss", "pairwise_hinge:1+", "'' in 'pairwise_hinge:1.' is none of"),
     ("config_inputs", "published", "'published' is not for layout"),
     ("segment_training", "gst+d", "'gst.d'"),
@@ -78,6 +80,24 @@ TOGETHER = [  # settings that do not fit, and what the error says of which of th
 def test_settings_are_refused_by_name(changes, said):
     with pytest.raises(SettingsError, match=f"^{said}"):
         TrainSettings(**changes)
+
+
+IN_PYTHON = [  # as TOGETHER, of options that are given without a step
+    ({"kind": "tile", "segment_training": "gst"}, "segment_training: 'gst' is not 'none' for tile"),
+    ({"seed": 2**64}, "seed: 18446744073709551616: Input should be less than or equal to 2147483647"),
+    *(
+        (changes, said)
+        for changes, said in TOGETHER
+        if not {"processes", "pair_edges", "configs_together"} & {*changes}
+        if "has no effect" not in said
+    ),
+]
+
+
+@cases("changes, said", IN_PYTHON)
+def test_options_in_python_are_refused_as_settings_are(changes, said):
+    with pytest.raises(SettingsError, match=f"^{said}"):
+        NetworkOptions(**changes)
 
 
 def test_the_cache_key_holds_what_the_kind_reads():

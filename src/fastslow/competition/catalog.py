@@ -84,12 +84,7 @@ class ProgramFile:
 
 
 def list_programs(root: Path, collection: Collection, split: str) -> list[ProgramFile]:
-    """Return the files of one split of a collection, sorted by name.
-
-    Args:
-        root: Folder that holds ``npz_all/``.
-        collection: The collection.
-        split: ``train``, ``valid`` or ``test``.
+    """Return the files of a split of a collection, by name; ``root`` is the folder that holds ``npz_all/``.
 
     Raises:
         DataError: The folder contains no npz file, or is missing and not optional.

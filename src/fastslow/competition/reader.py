@@ -148,41 +148,26 @@ def _checked(
         )
     ids = arrays["node_config_ids"].astype(np.int64)
     layouts, choices = find_choices(file.path, rows)
-    defaults = _default_layouts(file.path, arrays[DEFAULTS]) if DEFAULTS in arrays else None
+    defaults = None
+    if DEFAULTS in arrays:  # checked as the configurations' layouts are
+        numbers = _layout_numbers(file.path, arrays[DEFAULTS][None], 0, DEFAULTS)
+        defaults = layouts_of(numbers.ravel()).reshape(-1, len(ROLES), LAYOUT_WIDTH)
     return Program(**common, node_config_ids=ids, layouts=layouts, choices=choices, default_layouts=defaults)
 
 
 def read_checked(path: Path, kind: str, keys: Iterable[str]) -> dict[str, np.ndarray]:
-    """Read some arrays of a competition file, after a check of their types, shapes and sizes.
-
-    Args:
-        path: The npz file.
-        kind: ``layout`` or ``tile``.
-        keys: Names of the arrays.
-
-    Returns:
-        The arrays by name, of the shapes in ``competition/schema.py``.
+    """Read arrays of a competition file by key, after a check of types, shapes and sizes, but not of values.
 
     Raises:
         DataError: The file is broken, the kind is another, or an array is missing or has another type or
-            shape. Values are not checked.
+            shape.
     """
     check_schema(path, kind, read_headers(path), keys)
     return read_arrays(path, keys)
 
 
-def _default_layouts(path: Path, row: np.ndarray) -> np.ndarray:
-    """Return the compiler's own layouts ``(K, 3, 6)`` int8, checked like the configurations' layouts."""
-    return layouts_of(_layout_numbers(path, row[None], 0, DEFAULTS).ravel()).reshape(
-        -1, len(ROLES), LAYOUT_WIDTH
-    )
-
-
 def read_choices(path: Path, chunk_bytes: int = _CHUNK_BYTES) -> tuple[np.ndarray, Choices]:
-    """Stream ``node_config_feat`` ``(C_file, K, 18)`` of a layout file into tied choices.
-
-    Returns:
-        ``layouts`` ``(L, 6)`` int8 and the choices, as of :func:`find_choices`.
+    """Stream ``node_config_feat`` of a layout file into what :func:`find_choices` returns.
 
     Raises:
         DataError: As of :func:`find_choices`, or the file cannot be read.

@@ -174,26 +174,18 @@ class GroupSets:
         return part
 
     def union(self, part: np.ndarray) -> "GroupSets":
-        """Return one set of groups for each part of the M: the union of the sets of its entries.
+        """Return a set of groups for each of J parts of the M, the union of the sets of its entries.
 
-        Args:
-            part: ``(M,)`` part of each entry, 0 to J - 1, each of them at least once.
-
-        Returns:
-            The sets of the J parts.
+        ``part`` ``(M,)`` is the part of each entry, 0 to J - 1, each of them at least once.
         """
         pairs = (np.ones(len(part), np.int64), (part, self.index))
         members = sparse.csr_matrix(pairs, shape=(int(part.max()) + 1, self.num_sets)) @ self._members
         return GroupSets(sparse.csr_matrix(members), self._options)
 
     def classes(self, values: np.ndarray) -> Classes:
-        """Divide configurations into the classes that agree on each set.
+        """Divide configurations into the classes that agree on each set, in no particular order within one.
 
-        Args:
-            values: ``(C, G)`` option that each configuration chooses for each group.
-
-        Returns:
-            The classes; within a set they are in no particular order.
+        ``values`` ``(C, G)`` has the option that each configuration chooses for each group.
         """
         num_configs = len(values)
         choices = np.ascontiguousarray(np.asarray(values).T, np.int64)
@@ -293,13 +285,9 @@ class ChoiceFinder:
         self.held += self._values[-1].nbytes
 
     def explain(self, rows: np.ndarray) -> np.ndarray:
-        """Find the options of configurations, and divide groups and add options where that is needed.
+        """Return the option ``(n, G)`` of each group from the numbers ``(n, T)`` int32 of tensors' layouts.
 
-        Args:
-            rows: ``(n, T)`` int32 numbers of the layouts of each tensor.
-
-        Returns:
-            ``(n, G)`` option of each group.
+        Groups are divided, and options added, where that is needed.
         """
         start = np.arange(len(self.group))
         while True:

@@ -146,19 +146,19 @@ class Artifact:
     def is_current(self) -> bool:
         """Whether it and its parts were finished with these settings, inputs and code, files undamaged."""
         manifest = self._stored()
-        if manifest is None or manifest["fingerprint"] != self._finished_as(manifest.get(STOPPED)):
+        if manifest is None or manifest["fingerprint"] != self._finished_as(manifest.get(STOPPED) or {}):
             return False
         if not all(path.is_file() for path in (*self.products, *self.records)):
             return False
-        if self._outgrown(manifest.get(STOPPED)):
+        if self._outgrown(manifest.get(STOPPED) or {}):
             return False
         return not self.damaged() and all(part.is_current() for part in self.parts)
 
-    def _finished_as(self, stopped: Mapping[str, Any] | None) -> str:
+    def _finished_as(self, stopped: Mapping[str, Any]) -> str:
         """Return the fingerprint of the folder once it is finished, by where its time was over."""
         return digest([self.fingerprint, dict(stopped)]) if stopped else self.fingerprint
 
-    def _outgrown(self, stopped: Mapping[str, Any] | None) -> bool:
+    def _outgrown(self, stopped: Mapping[str, Any]) -> bool:
         """Return whether the limit that ended the making of the folder is smaller than today's."""
         return bool(stopped) and not 0 < self.hours <= stopped["hours"]
 
@@ -189,7 +189,7 @@ class Artifact:
         settings = differing("settings", self.settings)
         code = differing("code", self.code)
         lines = [f"{name}: {_shown(old)} -> {_shown(new)}" for name, old, new in settings]
-        if self._outgrown(stopped := manifest.get(STOPPED)):
+        if self._outgrown(stopped := manifest.get(STOPPED) or {}):
             limit = f"{self.hours:g}" if self.hours else "no limit"
             lines.append(f"hours: {stopped['hours']:g} -> {limit}; it stopped after {stopped['after']}")
         changed = [name for name, *_ in differing("inputs", self.inputs)]
@@ -245,7 +245,7 @@ class Artifact:
         files = [self.folder / output for output in outputs] + list(self.products)
         over = {STOPPED: {"after": stopped, "hours": self.hours}} if stopped else {}
         manifest = {
-            "fingerprint": self._finished_as(over.get(STOPPED)),
+            "fingerprint": self._finished_as(over.get(STOPPED, {})),
             "settings": dict(self.settings),
             "inputs": dict(self.inputs),
             "code": self.code,

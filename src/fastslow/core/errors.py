@@ -69,8 +69,7 @@ class SettingsError(FastslowError, ValueError):
 def check_options(options: Any) -> None:
     """Refuse options of another type, or out of the range, than their dataclass declares.
 
-    Args:
-        options: A dataclass, whose ranges and choices are ``Annotated`` and ``Literal`` types.
+    Ranges and choices are ``Annotated`` and ``Literal`` types.
 
     Raises:
         SettingsError: One is; it is named.
@@ -89,12 +88,7 @@ def _validator(annotation: Any) -> TypeAdapter[Any]:
 
 
 def registered(registry: Mapping[str, Kind], option: str, name: str) -> Kind:
-    """Return the entry of a registry.
-
-    Args:
-        registry: Entries by name.
-        option: Name of the option that chooses one, for the message.
-        name: Its value.
+    """Return the entry of a registry, entries by name, for the value ``name`` of an ``option``.
 
     Raises:
         SettingsError: The registry has no such entry.

@@ -73,11 +73,7 @@ def is_there(path: Path, max_bytes: int | None = None) -> bool:
 def read_text(path: Path, remedy: str, max_bytes: int = SMALL_BYTES, missing: str = "") -> str:
     """Return the text of a file from outside, see :func:`decode`.
 
-    Args:
-        path: The file.
-        remedy: Advice where it is missing or no text.
-        max_bytes: Largest size.
-        missing: Advice where it is missing, if it differs.
+    ``remedy`` is the advice where it is no text or missing, ``missing`` where that has another.
 
     Raises:
         DataError: As for :func:`read_bytes`, or it is no text.

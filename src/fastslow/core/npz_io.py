@@ -143,32 +143,18 @@ def read_headers(path: Path, whole: bool = False) -> dict[str, Header]:
     return headers
 
 
-def read_checksums(path: Path) -> list[tuple[str, int, int]]:
-    """Return name, size in bytes and CRC-32 of every member, from the zip directory.
+def file_fingerprint(path: Path) -> str:
+    """Return a digest of the file's content, from sizes and checksums in its zip directory.
 
     Raises:
         DataError: The file is missing or is no zip.
     """
     with _opened(path) as archive:
-        return [(info.filename, info.file_size, info.CRC) for info in archive.infolist()]
-
-
-def file_fingerprint(path: Path) -> str:
-    """Return a digest of the file's content, from the checksums in its zip directory (no decompression).
-
-    Raises:
-        DataError: As for :func:`read_checksums`.
-    """
-    return digest(read_checksums(path))
+        return digest([(info.filename, info.file_size, info.CRC) for info in archive.infolist()])
 
 
 def check_memory(path: Path, needed: int, what: str) -> None:
-    """Refuse a file that this machine cannot hold.
-
-    Args:
-        path: The file, for the message.
-        needed: Bytes of memory.
-        what: What needs them, the subject of the message.
+    """Refuse a file where ``what``, the subject of the message, needs more bytes than this machine has.
 
     Raises:
         DataError: The machine, or the container or job that this process is in, has less memory.

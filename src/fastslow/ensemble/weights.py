@@ -109,8 +109,8 @@ def search_weights(
         Weights by member, adding up to 1.
 
     Raises:
-        SettingsError: ``max_models`` is below 1, or the models are not made of the members; see
-            :func:`combine`, also for DataError.
+        SettingsError: ``max_models`` is below 1, or the models are not made of the members.
+        DataError: As for :func:`combine`, or a score is no number.
     """
     models = list(models)
     normalise = registered(NORMALISATIONS, "normalisation", normalisation)

@@ -63,17 +63,11 @@ def prune(
 
 
 def merge_duplicates(graph: Graph) -> Graph:
-    """Merge identical configurations: keep the first of each, with the mean runtime.
+    """Merge identical configurations: keep the first of each, with the mean runtime, in order of occurrence.
 
-    How often a configuration occurs in a file is a trace of the search that made the data. Statistics over a
-    graph's configurations (normalisation, cross-config attention) would weigh by it.
-
-    Args:
-        graph: A graph whose rows are the configurations of the file.
-
-    Returns:
-        The graph with one row for each distinct configuration, in order of first occurrence. Identical means
-        equal choices (layout) or equal features (tile).
+    Identical means equal choices (layout) or equal features (tile). How often a configuration occurs in a
+    file is a trace of the search that made the data. Statistics over a graph's configurations (normalisation,
+    cross-config attention) would weigh by it.
     """
     if len(graph.config_index):
         _, kind = distinct_rows(graph.choices.values.T, graph.num_configs)
@@ -103,9 +97,11 @@ def build_graphs(files: Iterable[ProgramFile], options: GraphOptions = GraphOpti
     """Build the graphs of one collection's files, of any splits, in memory.
 
     Raises:
-        DataError: A file is broken or of another collection than the first one; or there is none.
+        DataError: A file is broken, of another collection than the first, or has another's name; or there
+            is none.
     """
     graphs: dict[str, list[Graph]] = {}
+    paths: dict[tuple[str, str], Path] = {}
     columns: list[str] = []
     collection = None
     for file in files:
@@ -113,6 +109,8 @@ def build_graphs(files: Iterable[ProgramFile], options: GraphOptions = GraphOpti
         if file.collection != collection:
             problem = f"belongs to {file.collection.name}, the files before it to {collection.name}"
             raise DataError(file.path, problem, "Build the graphs of each collection with its own call")
+        if (other := paths.setdefault((file.split, file.name), file.path)) != file.path:
+            raise DataError(file.path, f"has the same name as {other} of this split", "Rename one of them")
         graph, columns = build_graph(file, options)
         graphs.setdefault(file.split, []).append(graph)
     if collection is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fastslow.competition.catalog import TRAIN
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.graph import GraphSet
 
 HELD_OUT_CONFIGS = 1000
@@ -28,8 +28,11 @@ def split_folds(sources: Mapping[str, GraphSet], names: Sequence[str], folds: in
         The names of the graphs of each fold, in the order of ``names``.
 
     Raises:
+        SettingsError: There are fewer than 2 folds.
         DataError: There are fewer different programs than folds.
     """
+    if folds < 2:
+        raise SettingsError("folds", f"{folds} is not 2 or more")
     groups = _group_copies(sources, names)
     sizes = np.bincount(groups)
     if len(sizes) < folds:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from fastslow.competition.catalog import LABELLED_SPLITS, PREDICTED_SPLITS, TRAIN, Collection
+from fastslow.competition.catalog import LABELLED_SPLITS, PREDICTED_SPLITS, TRAIN, VALID, Collection
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import DataError
 from fastslow.features.scaling import NODE_BLOCKS, Scaler, ScalerFit, expand_node_features
@@ -82,12 +82,8 @@ _Value = TypeVar("_Value")
 def derived(graph: Graph, key: Hashable, make: Callable[[], _Value]) -> _Value:
     """Return a value that is computed from a graph, from the graph's cache where it was computed before.
 
-    Models that read the same graph share its values; copies of it (``dataclasses.replace``) have none.
-
-    Args:
-        graph: The graph.
-        key: Names the value, with every setting that it depends on.
-        make: Computes the value. Nobody may change it afterwards.
+    Models that read the same graph share its values; copies of it (``dataclasses.replace``) have none. The
+    key names the value, with every setting that it depends on. Nobody may change what ``make`` returned.
     """
     kept = vars(graph).setdefault("derived", {})
     if key not in kept:
@@ -184,13 +180,16 @@ def trainable(sources: Mapping[str, GraphSet]) -> list[str]:
     """Return the train graphs that a model may learn from, as :func:`with_signal`.
 
     Raises:
-        DataError: There is none.
+        DataError: There is none, or a collection has no valid graph to score a model on.
     """
     names = with_signal(sources)
     if not names:
         folders = ", ".join(source.origin for source in sources.values())
         problem = "no train graph has two configurations of different runtime (valid programs left out)"
         raise DataError(folders, problem, "Build the features from other programs")
+    for source in sources.values():
+        if not source.names(VALID):
+            raise DataError(source.origin, "no valid graph to score a model on", "Build valid files too")
     return names
 
 

@@ -30,16 +30,18 @@ def signed_log1p(values: np.ndarray) -> np.ndarray:
     return np.sign(values) * np.log1p(np.abs(values))
 
 
-def standardise(values: np.ndarray) -> np.ndarray:
-    """Scale columns ``(C, ...)`` of a graph's configurations to mean 0 and deviation 1; 0 where constant."""
+def standardise(values: np.ndarray, rounding: float = 1e-6) -> np.ndarray:
+    """Scale columns ``(C, ...)`` of a graph's configurations to mean 0 and deviation 1; 0 where constant.
+
+    A deviation below ``rounding`` counts as rounding error.
+    """
     values = np.asarray(values, np.float64)
-    deviation = values.std(0)
-    return (values - values.mean(0)) / np.maximum(deviation, 1e-6)  # a smaller deviation is rounding error
+    return (values - values.mean(0)) / np.maximum(values.std(0), rounding)
 
 
 def log_labels(runtime: np.ndarray) -> np.ndarray:
     """Return the standardised log runtimes ``(C,)`` of a graph; lower is faster."""
-    return standardise(np.log(runtime))
+    return standardise(np.log(runtime), 1e-12)
 
 
 def unit_ranks(values: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ where pairs have labels. The output of the trees is lower where a configuration 
 class RankerOptions:
     """Options of boosted trees; a value of another type or out of its range is a SettingsError."""
 
-    seed: Annotated[int, Ge(0)] = 0
+    seed: Annotated[int, Ge(0), Le(2**31 - 1)] = 0
     """Seed of the sampled rows, columns, configurations and pairs."""
     folds: Annotated[int, Ge(0), Le(100)] = 0
     """Split the train programs into so many parts; the training of seed s leaves out part s modulo ``folds``

@@ -55,7 +55,10 @@ def recorded_options(folder: Path) -> NetworkOptions:
         raise DataError(folder, problem, "Name a network's run folder, such as runs/sample/gnn-tile-xla-s0")
     check_record(Path(folder) / MANIFEST, manifest, _Manifest, _REGISTER)
     names = {field.name for field in fields(NetworkOptions)}
-    return NetworkOptions(**{name: value for name, value in recorded.items() if name in names})
+    try:
+        return NetworkOptions(**{name: value for name, value in recorded.items() if name in names})
+    except SettingsError as error:
+        raise DataError(Path(folder) / MANIFEST, f"settings.{error}", _AGAIN) from None
 
 
 def read_scalers(folder: Path) -> tuple[Scaler, Scaler]:

@@ -1,18 +1,9 @@
-"""Which settings of a network fit together, and which of them a choice does not read."""
+"""Which settings of a network a choice does not read, and which processes it can have."""
 
 from typing import Any
 
 from fastslow.core.settings import Unread
-from fastslow.networks.settings.segments import (
-    CUT,
-    CUT_LIVE,
-    EDGES,
-    FRESH,
-    NOTHING,
-    SEGMENT_FIELDS,
-    TABLE,
-    VARIANTS,
-)
+from fastslow.networks.settings.segments import EDGES, SEGMENT_FIELDS, TABLE, VARIANTS
 
 
 def unread_layers(settings: Any) -> Unread:
@@ -24,25 +15,6 @@ def unread_layers(settings: Any) -> Unread:
     activates = settings.block == "residual" and settings.convolution == "mlp_gcn"  # the perceptron
     names += ["convolution"] * (not activates)
     return dict.fromkeys(names, ("with num_layers=0", "choose 1 layer or more"))
-
-
-def check_layers(settings: Any) -> None:
-    """Check what a ``TrainSettings`` sets beside ``block`` and ``kind``.
-
-    Raises:
-        SettingsError: The chosen structure or kind does not read a setting; it is named.
-    """
-    ours = settings.block == "attention"
-    unit = settings.block == "unit"
-    tile = settings.kind == "tile"
-    other = f"with block={settings.block!r}"
-    settings.require(not unit or tile or not settings.cross_config, "cross_config", f"False {other}")
-    attends = settings.input_attention and settings.block != "residual"
-    settings.require(not attends, "input_attention", f"False {other}")
-    late = "False for layout, and with block='attention'"
-    settings.require(not settings.joins_nodes or (tile and not ours), "joins_nodes", late)
-    columns = "violation" if tile else "published"  # of the other kind
-    settings.require(settings.config_inputs != columns, "config_inputs", f"for {settings.kind}")
 
 
 def unread_segments(settings: Any) -> Unread:
@@ -58,31 +30,13 @@ def unread_segments(settings: Any) -> Unread:
     return dict.fromkeys(names, (f"with segment_training {name!r}", "choose another segment_training"))
 
 
-def check_segments(settings: Any) -> None:
-    """Check the settings of segments of a ``TrainSettings``.
+def check_processes(settings: Any) -> None:
+    """Refuse several processes of a ``TrainSettings`` whose table of segments one process has.
 
     Raises:
-        SettingsError: One does not fit together with another one; it is named.
+        SettingsError: There are several.
     """
-    name = settings.segment_training
-    variant = VARIANTS[name]
-    if variant is None:
-        return
-    why = f" for segment_training {name!r}"
-    alone = variant.others == NOTHING and settings.segment_border == CUT
-    attends = "it sees the whole graph; it may with 'one' and segment_border='cut'"
-    settings.require(alone or not settings.input_attention, "input_attention", f"False{why}: {attends}")
-    settings.require(
-        settings.edge_dropout == 0, "edge_dropout", f"0{why}: segments leave out edges themselves"
-    )
-    stored = variant.others == TABLE
-    border = settings.segment_border
-    settings.require(settings.processes == 1 or not stored, "processes", f"1{why}: one process has its table")
-    fits = border != CUT_LIVE or variant.others == FRESH
-    settings.require(
-        fits, "segment_border", f"'halo' or 'cut'{why}; 'cut_live' needs the others fresh: 'gst'"
-    )
-    if variant.head:
-        settings.require(
-            settings.head_epochs < settings.epochs, "head_epochs", f"below epochs ({settings.epochs})"
-        )
+    variant = VARIANTS[settings.segment_training]
+    alone = variant is None or variant.others != TABLE or settings.processes == 1
+    why = f"1 for segment_training {settings.segment_training!r}: one process has its table"
+    settings.require(alone, "processes", why)

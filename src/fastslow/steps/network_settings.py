@@ -20,7 +20,7 @@ from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import INIT, run_artifact
 from fastslow.steps.features import KindSettings
 from fastslow.steps.loggers import require_logger
-from fastslow.steps.network_checks import check_layers, check_segments, unread_layers, unread_segments
+from fastslow.steps.network_checks import check_processes, unread_layers, unread_segments
 
 GNN_ENTRY = "fastslow.steps.network:train_gnn"
 AGAIN = "Train this model again"
@@ -123,12 +123,10 @@ class TrainSettings(MachineSettings, KindSettings, NetworkOptions):
             )
         input_columns(self.node_inputs)
         self._check_registered()
-        chosen = any(part.configurable for part in parse_readout(self.readout))
-        allowed = self.kind == "layout" or not chosen
-        self.require(allowed, "readout", "for tile, whose kernels have no configurable nodes")
+        parse_readout(self.readout)
         self.require_shares(self.processes)
-        check_layers(self)
-        check_segments(self)
+        self.check_together()
+        check_processes(self)
 
     def _check_registered(self) -> None:
         """Refuse a loss or convolution that is not registered; the registries import torch, in seconds."""

@@ -115,10 +115,7 @@ class BoundedCache(Generic[_Value]):
         return value
 
 
-Item = TypeVar("Item")
-
-
-def prefetch(items: Iterable[Item]) -> Iterator[Item]:
+def prefetch(items: Iterable[_Value]) -> Iterator[_Value]:
     """Yield items in order, each drawn in a thread while the caller has the one before.
 
     An exception is raised at its item's turn. A process would have its own copy of what items are made of.

@@ -189,12 +189,9 @@ class PreparedGraph:
     def state_features(
         self, level: Level, configs: np.ndarray, nodes: np.ndarray | slice = slice(None)
     ) -> tuple[Tensor, Tensor]:
-        """Return ``state_layouts`` and ``state_tiling`` of a :class:`Batch`.
+        """Return ``state_layouts`` and ``state_tiling`` of a :class:`Batch`, for some nodes or all.
 
-        Args:
-            level: Level 0.
-            configs: ``(C,)`` positions of the configurations.
-            nodes: Nodes of the level; by default all.
+        ``level`` is level 0, ``configs`` ``(C,)`` are positions of configurations.
         """
         values = np.full((len(level), len(ROLES), LAYOUT_WIDTH), NOT_CONFIGURABLE, np.int64)
         tiling = np.zeros((len(level), len(ROLES), TILING_FEATURES), np.float32)
@@ -213,11 +210,8 @@ def level_tensors(
 ) -> LevelTensors:
     """Return a level of ``num_configs`` configurations, or some of its nodes, as tensors.
 
-    Args:
-        level: The level, of N nodes.
-        num_configs: C.
-        degrees: ``(N, 2)`` number of operands and of users of each node.
-        differentiable: Whether gradients go through its links.
+    ``degrees`` ``(N, 2)`` has the operands and users of its N nodes. Gradients go through its links where it
+    is ``differentiable``.
     """
     num_nodes = len(level.set_index)
     weight = level.multiplicity / num_configs

@@ -205,10 +205,7 @@ class Readout(nn.Module):
 def pooled_states(x: Tensor, part: Pooling, chosen: Tensor) -> Tensor:
     """Return the states ``x`` ``(S, D)`` as a pooling takes them: those that it leaves out have no effect.
 
-    Args:
-        x: The states.
-        part: The pooling.
-        chosen: ``(S, 1)`` bool, whether a state's node is configurable.
+    ``chosen`` ``(S, 1)`` tells whether a state's node is configurable.
     """
     if not part.configurable:
         return x

@@ -76,11 +76,7 @@ LOSSES = {loss.__name__: loss for loss in (pairwise_hinge, list_mle, mse_log)}
 
 
 def loss_terms(text: str) -> list[Term]:
-    """Read the setting ``loss``, see :func:`fastslow.networks.settings.inputs.parse_terms`.
-
-    Raises:
-        SettingsError: The text does not name a sum of terms that exist.
-    """
+    """Read the setting ``loss`` as :func:`fastslow.networks.settings.inputs.parse_terms` does."""
     known = {name: (loss.__defaults__ or (None,))[0] for name, loss in LOSSES.items()}
     return parse_terms(text, known)
 

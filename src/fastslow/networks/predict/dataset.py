@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from fastslow.competition.catalog import TRAIN, VALID
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.graph import GraphSet
 from fastslow.features.scaling import Scaler
 from fastslow.networks.hardware.devices import Shrinking, autocast, pick_device
@@ -38,7 +38,7 @@ class GraphDataset:
 
     Raises:
         DataError: The folders were built with different options, so their columns differ.
-        SettingsError: The features lack columns of ``node_inputs``.
+        SettingsError: The features lack columns of ``node_inputs``, or a collection is of another kind.
     """
 
     def __init__(
@@ -56,7 +56,10 @@ class GraphDataset:
         self.num_levels = options.num_levels
         self.device = pick_device(device)
         self._options = options
-        for other in sources[1:]:
+        for other in sources:
+            if other.collection.kind != options.kind:
+                problem = f"{options.kind!r} is not the kind of {other.origin}; choose"
+                raise SettingsError("kind", f"{problem} {other.collection.kind!r}")
             if other.config_columns != sources[0].config_columns:
                 problem = f"columns other than in {sources[0].origin}"
                 raise DataError(other.origin, problem, "Build both with the same options")
@@ -101,12 +104,8 @@ class GraphDataset:
         """Return some configurations of a graph as a batch on the device.
 
         Of a train or valid graph, a batch of all configurations and edges is kept for the next epoch.
-
-        Args:
-            split: ``train``, ``valid`` or ``test``.
-            name: The graph.
-            configs: ``(C,)`` positions among its distinct configurations.
-            edges: ``(E',)`` bool, which edges pass messages; by default all.
+        ``configs`` ``(C,)`` are positions among the distinct configurations. ``edges`` ``(E',)`` bool tells
+        which edges pass messages; by default all do.
         """
 
         def make() -> Batch:

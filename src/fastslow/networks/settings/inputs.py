@@ -102,7 +102,7 @@ def parse_terms(text: str, known: Mapping[str, float | None]) -> list[Term]:
         The terms, their weights divided by the sum of all (as TpuGraphs' baselines do).
 
     Raises:
-        SettingsError: A name is unknown or repeated, a loss takes no parameter, or a number is not above 0.
+        SettingsError: A name is unknown or repeated, a loss takes no parameter, or a number is out of range.
     """
     terms: dict[str, Term] = {}
     for part in text.split("+"):
@@ -125,9 +125,11 @@ def _number(text: str, number: str) -> float:
         value = float(number)
     except ValueError:
         value = math.nan
-    if not 0 < value < math.inf:
+    if not 1e-20 <= value <= 1e20:  # in float32 what is computed from it is finite
         form = "NAME[@PARAMETER][:WEIGHT]+..., for example pairwise_hinge@0.5:1+mse_log:0.02"
-        raise SettingsError("loss", f"{number!r} in {text!r} is not a number above 0; the form is {form}")
+        raise SettingsError(
+            "loss", f"{number!r} in {text!r} is no number of 1e-20 to 1e20; the form is {form}"
+        )
     return value
 
 

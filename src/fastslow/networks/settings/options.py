@@ -5,9 +5,9 @@ from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from fastslow.core.errors import check_options
-from fastslow.networks.settings.inputs import CONFIG_INPUTS
-from fastslow.networks.settings.segments import SegmentOptions
+from fastslow.core.errors import SettingsError, check_options
+from fastslow.networks.settings.inputs import CONFIG_INPUTS, CONFIGURABLE
+from fastslow.networks.settings.segments import SegmentOptions, segment_rules
 
 BLOCKS = ("attention", "residual", "unit")
 OPCODE_ROWS = 128
@@ -29,7 +29,7 @@ class ArchitectureOptions:
     pair_edges: bool = True
     """Layout only. Join configurable nodes that share a tensor by an edge, however many element-wise nodes
     are between them. Ranks a little better; a large graph has many more states with it and is slower."""
-    dropout: Annotated[float, Ge(0), Lt(1)] = 0.3
+    dropout: Annotated[float, Ge(0), Le(1 - 2**-16)] = 0.3
     """Share of channels dropped in training."""
     readout: str = "sum"
     """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``unit_sum`` (a sum
@@ -73,7 +73,7 @@ class LoopOptions:
 
     group_title: ClassVar[str] = "training"
 
-    seed: Annotated[int, Ge(0)] = 0
+    seed: Annotated[int, Ge(0), Le(2**31 - 1)] = 0
     """Seed of weights, order of graphs and choice of configurations."""
     folds: Annotated[int, Ge(0), Le(100)] = 0
     """Split the train programs into so many parts; the training of seed s leaves out part s modulo ``folds``
@@ -118,7 +118,7 @@ class LoopOptions:
 class NetworkOptions(SegmentOptions, LoopOptions, ArchitectureOptions):
     """All options of a training; their defaults suit the sample's layout collections.
 
-    A value of another type or out of its range is a SettingsError.
+    A value of another type or out of its range is a SettingsError, and so are two that do not fit.
     """
 
     kind: Literal["layout", "tile"] = "layout"
@@ -127,6 +127,30 @@ class NetworkOptions(SegmentOptions, LoopOptions, ArchitectureOptions):
 
     def __post_init__(self) -> None:
         check_options(self)
+        self.check_together()
+
+    def check_together(self) -> None:
+        """Raise a SettingsError of an option that does not fit together with another one."""
+        tile = self.kind == "tile"
+        early = tile and self.block != "attention"
+        crosses = self.cross_config and not tile
+        other = f"False with block={self.block!r}"
+        rules = [
+            ("cross_config", not crosses or self.block != "unit", other),
+            ("input_attention", not self.input_attention or self.block == "residual", other),
+            ("joins_nodes", not self.joins_nodes or early, "False for layout, and with block='attention'"),
+            (
+                "config_inputs",
+                self.config_inputs != ("violation" if tile else "published"),
+                f"for {self.kind}",
+            ),
+            ("readout", not tile or CONFIGURABLE not in self.readout, "for tile: no node is configurable"),
+        ]
+        if self.segment_training != "none":
+            rules += segment_rules(self)
+        for name, fits, allowed in rules:
+            if not fits:
+                raise SettingsError(name, f"{getattr(self, name)!r} is not {allowed}")
 
     def architecture(self) -> ArchitectureOptions:
         """Return the options of the layers; a ``tile`` network has no cross-config attention."""

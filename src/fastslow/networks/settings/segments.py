@@ -49,8 +49,8 @@ class SegmentOptions:
     """Layout only. Graph Segment Training: learn from one segment of a graph at a step, so that memory does
     not grow with the graph. The rest of the graph adds nothing (``one``), its sums without gradient
     (``gst``), or its sums from the step that last learned from it (``gst+e``). ``+d`` leaves some of these
-    out. ``+f``: at the end the head learns from whole graphs. ``edges``: whole graphs with only the edges
-    inside segments (TpuGraphs' segment dropout)."""
+    out. ``+f``: at the end the head learns from whole graphs. ``edges``: all nodes of the graph, with only
+    the edges inside the segment that is drawn (TpuGraphs' segment dropout)."""
     segment_nodes: Annotated[int, Ge(1)] = 1000
     """Layout only. Maximum number of nodes of a segment, a range of the node order; a smaller graph is
     trained whole."""
@@ -61,6 +61,25 @@ class SegmentOptions:
     head_epochs: Annotated[int, Ge(1)] = 5
     """Layout only. Last epochs, of the ``epochs``, in which the head alone learns with ``+f``; they have a
     learning rate schedule of their own."""
+
+
+def segment_rules(options: Any) -> list[tuple[str, bool, str]]:
+    """Return what options with segments must fit: name of one, whether it fits, and its allowed values."""
+    name, border = options.segment_training, options.segment_border
+    variant = VARIANTS[name]
+    why = f" for segment_training {name!r}"
+    alone = variant.others == NOTHING and border == CUT
+    attends = "it sees the whole graph; it may with 'one' and segment_border='cut'"
+    live = border != CUT_LIVE or variant.others == FRESH
+    fresh = f"'halo' or 'cut'{why}; 'cut_live' needs the others fresh: 'gst'"
+    before = not variant.head or options.head_epochs < options.epochs
+    return [
+        ("segment_training", options.kind == "layout", "'none' for tile"),
+        ("input_attention", alone or not options.input_attention, f"False{why}: {attends}"),
+        ("edge_dropout", options.edge_dropout == 0, f"0{why}: segments leave out edges themselves"),
+        ("segment_border", live, fresh),
+        ("head_epochs", before, f"below epochs ({options.epochs})"),
+    ]
 
 
 def head_epochs(options: Any) -> range:

@@ -66,12 +66,7 @@ class Level:
         return int(self.start[-1])
 
     def state(self, node_ids: np.ndarray, configs: np.ndarray) -> np.ndarray:
-        """Return the state of each node in each configuration.
-
-        Args:
-            node_ids: ``(...)`` positions of nodes.
-            configs: ``(...)`` positions of configurations; broadcast against ``node_ids``.
-        """
+        """Return the state of each node in each configuration; the positions of both are broadcast."""
         row = self.set_index * self.classes.index.shape[1]  # flat positions: twice as fast as two indices
         return self._offset.take(node_ids) + self.classes.index.ravel().take(row.take(node_ids) + configs)
 
@@ -158,12 +153,9 @@ class Reach:
         return [Level(sets.classes(values), sets.index) for sets in self.sets]
 
     def link(self, level: Level, below: Level, nodes: np.ndarray) -> Level:
-        """Return some nodes of a level, with their links to the states of the level below.
+        """Return some nodes of a level, with their links to the states of all nodes of the level below.
 
-        Args:
-            level: The level.
-            below: The level below, with all of its nodes.
-            nodes: ``(n,)`` positions of the nodes; they become nodes 0 to n - 1 of the level returned.
+        The nodes at the positions ``nodes`` ``(n,)`` become nodes 0 to n - 1 of the level returned.
         """
         part = Level(level.classes, level.set_index[nodes])
         itself = below.state(nodes[part.node_ids], part.config)

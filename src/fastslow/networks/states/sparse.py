@@ -131,8 +131,6 @@ def largest_rows(operator: SparseOperator, x: Tensor) -> Tensor:
 
 def moved_fields(record, device: torch.device) -> dict:
     """Return the tensors and operators among a dataclass's fields, on a device."""
-    moved = {name: move(value, device) for name, value in vars(record).items() if isinstance(value, Tensor)}
-    operators = {
-        n: value.to(device) for n, value in vars(record).items() if isinstance(value, SparseOperator)
-    }
-    return moved | operators
+    by_kind = {Tensor: move, SparseOperator: SparseOperator.to}
+    fields = vars(record).items()
+    return {name: by_kind[type(v)](v, device) for name, v in fields if type(v) in by_kind}

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
+from fastslow.core.errors import DataError, registered
 from fastslow.features.folds import leave_fold_out
 from fastslow.features.graph import GraphSet, Predictions, trainable
 from fastslow.networks.hardware import distributed
@@ -96,11 +97,8 @@ class Training:
     def step(self, examples: Iterator, seeds: list[int], size: int, rate: float) -> list:
         """Take one step and return the losses of its examples on the device, without waiting for it.
 
-        Args:
-            examples: Of :meth:`example`; the next ones are taken.
-            seeds: Seed of the dropout of each example that this process takes.
-            size: Number of graphs of the step, of all processes.
-            rate: Learning rate.
+        The next of the ``examples`` are taken, one for each of the ``seeds``, which are those of the dropout.
+        ``size`` is the number of graphs of the step, of all processes, ``rate`` the learning rate.
         """
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
@@ -128,9 +126,8 @@ class Training:
     def example(self, drawn: tuple[str, np.ndarray, int | None]) -> Any:
         """Return a batch of one train graph on the device, or its segments, for a step.
 
-        Args:
-            drawn: The graph, positions ``(C,)`` of its configurations, and the seed that draws the dropped
-                edges or the segment; None where nothing is drawn.
+        ``drawn`` are the graph, positions ``(C,)`` of its configurations, and the seed of dropped edges or of
+        the segment; None where nothing is drawn.
         """
         name, configs, seed = drawn
         if self.segments:
@@ -209,12 +206,13 @@ class Training:
         """Choose a collection's weights and predict its valid and test graphs with them.
 
         Returns:
-            The collection's metric on valid, mean and per graph, with ``weights``: which they are; and the
-            predictions ``(C_file,)`` by split and graph, lower is faster.
+            The metric on valid as of :meth:`Validation.choose_weights`, and predictions by split and graph.
 
         Raises:
             Diverged: There are no weights whose predictions are finite.
+            SettingsError: No graphs of this slug were trained on.
         """
+        registered(self.dataset.sources, "slug", slug)
         score, predictions = self.validation.choose_weights(slug)
         others = [split for split in PREDICTED_SPLITS if split != VALID]
         rest = {split: predict_shared(self.network, self.dataset, slug, split) for split in others}
@@ -237,10 +235,12 @@ def train(
         The finished training; its ``predict`` gives predictions for each collection, by slug.
 
     Raises:
-        SettingsError: The device is not there, or the graphs lack columns of ``node_inputs``.
+        SettingsError: The device is not there, or the options do not suit the graphs.
         DataError: The graphs carry no ranking signal, or were built with different options.
         Diverged: The training diverged before its first evaluation.
     """
+    if not sources:
+        raise DataError("train", "got no graphs", "Give what build_graphs returns, of each collection")
     training = Training(options, GraphDataset(options, sources))
     training.run(on_metrics=on_metrics)
     return training
