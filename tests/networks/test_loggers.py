@@ -71,15 +71,17 @@ def test_a_logger_that_fails_later_ends_no_training(settings, monkeypatch, capsy
         raise OSError("no network")
 
     library(monkeypatch, log=fail)
-    train_gnn(settings.replace(logger="trackio"))
+    manifest = train_gnn(settings.replace(logger="trackio"))
     assert len(rows_of(settings)) == 3
     assert capsys.readouterr().out.count("warning: logger trackio failed") == 1
+    (warning,) = manifest["warnings"]
+    assert warning == "logger trackio failed, and took no further row: no network", "a command tells it"
 
 
 def test_a_library_ends_with_a_training_that_fails(settings, monkeypatch):
     """A second training of the process would meet an open run."""
     calls = library(monkeypatch)
-    with pytest.raises(ZeroDivisionError), opened_logger("trackio", "mine", {}):
+    with pytest.raises(ZeroDivisionError), opened_logger("trackio", "mine", {}, []):
         raise ZeroDivisionError
     assert [name for name, _ in calls] == ["init", "finish"]
 

@@ -45,7 +45,9 @@ def _function(name: str) -> Logger:
 
 
 @contextlib.contextmanager
-def opened_logger(name: str, training: str, settings: Mapping[str, Any]) -> Iterator[Logger]:
+def opened_logger(
+    name: str, training: str, settings: Mapping[str, Any], warnings: list[str]
+) -> Iterator[Logger]:
     """Yield a function that takes each row of metrics of a training, a dictionary by name of the metric.
 
     A logger that fails later is left out with one warning: it must not end hours of training.
@@ -55,6 +57,7 @@ def opened_logger(name: str, training: str, settings: Mapping[str, Any]) -> Iter
         training: Name of the training. The library shows it as the name of its run; a function of yours finds
             it in each row, under ``training``.
         settings: Settings of the training, which the library shows.
+        warnings: Takes the warning of a logger that failed.
 
     Raises:
         SettingsError: The library cannot start, such as without an account.
@@ -69,17 +72,17 @@ def opened_logger(name: str, training: str, settings: Mapping[str, Any]) -> Iter
             remedy = f"Log in to {name}, choose its offline mode, or do without logger"
             raise SettingsError("logger", f"{name} cannot start ({error}). {remedy}") from None
         try:
-            yield _guarded(name, library.log)
+            yield _guarded(name, library.log, warnings)
         finally:
             with contextlib.suppress(Exception):
                 library.finish()
     else:
         function = _function(name)
-        yield _guarded(name, lambda row: function({"training": training, **row}))
+        yield _guarded(name, lambda row: function({"training": training, **row}), warnings)
 
 
-def _guarded(name: str, log: Logger) -> Logger:
-    """Return a logger that is silent after its first error, which it prints."""
+def _guarded(name: str, log: Logger, warnings: list[str]) -> Logger:
+    """Return a logger that is silent after its first error, which becomes a warning."""
     failed = False
 
     def guarded(row: dict) -> None:
@@ -90,6 +93,6 @@ def _guarded(name: str, log: Logger) -> Logger:
             log(dict(row))
         except Exception as error:
             failed = True
-            print(f"warning: logger {name} failed, and takes no further row: {error}", flush=True)
+            warnings.append(f"logger {name} failed, and took no further row: {error}")
 
     return guarded

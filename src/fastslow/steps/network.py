@@ -91,7 +91,7 @@ def train_gnn(settings: TrainSettings, on_metrics: Callable[[dict], None] | None
                 training = begin_training(settings)
                 name = "" if distributed.rank() else settings.logger
                 title = "-".join(artifact.folder.parts[-2:])
-                with opened_logger(name, title, settings.asdict()) as log:
+                with opened_logger(name, title, settings.asdict(), training.warnings) as log:
                     hooks = [on_metrics, log] if on_metrics else [log]
                     run_training(training, artifact, settings.hours, hooks)
                 write_runs(artifact, training)
