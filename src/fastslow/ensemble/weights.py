@@ -61,7 +61,7 @@ def _mean(
 
 
 def _check(members: Mapping[str, Predictions], split: str, names: Iterable[str]) -> None:
-    """Refuse predictions of these members that have no mean, as :func:`combine` says."""
+    """Refuse predictions of these members that have no mean, with the errors of :func:`combine`."""
     lengths: dict[str, int] = {}  # of the first member
     for name in names:
         graphs = registered(members, "weights", name).get(split, {})

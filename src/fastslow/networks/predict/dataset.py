@@ -38,7 +38,7 @@ class GraphDataset:
 
     Raises:
         DataError: The folders were built with different options, so their columns differ.
-        SettingsError: The features lack columns of ``node_inputs``, or a collection is of another kind.
+        SettingsError: The features lack columns of ``node_inputs``, or a collection has another kind.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ class SegmentOptions:
 
 
 def segment_rules(options: Any) -> list[tuple[str, bool, str]]:
-    """Return what options with segments must fit: name of one, whether it fits, and its allowed values."""
+    """Return rules of options with segments: name of an option, whether it fits, and its allowed values."""
     name, border = options.segment_training, options.segment_border
     variant = VARIANTS[name]
     why = f" for segment_training {name!r}"

@@ -97,8 +97,8 @@ class Training:
     def step(self, examples: Iterator, seeds: list[int], size: int, rate: float) -> list:
         """Take one step and return the losses of its examples on the device, without waiting for it.
 
-        The next of the ``examples`` are taken, one for each of the ``seeds``, which are those of the dropout.
-        ``size`` is the number of graphs of the step, of all processes, ``rate`` the learning rate.
+        The next ``examples`` are taken, each with the seed of its dropout. ``size`` is the number of graphs
+        of the step, of all processes, ``rate`` the learning rate.
         """
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
