@@ -78,7 +78,8 @@ UNEQUAL = "^b: its prediction of valid graph {}, of shape {}, is not {} finite n
         ({**GOOD, "b": predicted("1", "2", "3")}, "raw", HALVES, UNEQUAL.format("g", r"\(3,\)", 3)),
         ({**GOOD, "b": predicted(1.0)}, "raw", HALVES, UNEQUAL.format("g", r"\(1,\)", 3)),
         ({**GOOD, "b": {"valid": {}}}, "raw", HALVES, UNEQUAL.format("g", r"\(0,\)", 3)),
-        ({**GOOD, "b": {}}, "raw", HALVES, UNEQUAL.format("g", r"\(0,\)", 3)),
+        ({**GOOD, "a": {"valid": {}}}, "raw", HALVES, UNEQUAL.format("g", r"\(3,\)", 0)),
+        ({**GOOD, "b": {}}, "raw", HALVES, "^split of b: 'valid' is none of "),
         (
             {**GOOD, "b": {"valid": {**GOOD["b"]["valid"], "h": np.ones(2)}}},
             "raw",

@@ -62,10 +62,11 @@ def _mean(
 
 def _check(members: Mapping[str, Predictions], split: str, names: Iterable[str]) -> None:
     """Refuse predictions of these members that have no mean, with the errors of :func:`combine`."""
-    lengths: dict[str, int] = {}  # of the first member
+    lengths: dict[str, int] | None = None  # of the first member
     for name in names:
-        graphs = registered(members, "weights", name).get(split, {})
-        lengths = lengths or {graph: np.size(values) for graph, values in graphs.items()}
+        graphs = registered(registered(members, "weights", name), f"split of {name}", split)
+        if lengths is None:
+            lengths = {graph: np.size(values) for graph, values in graphs.items()}
         for graph in {**lengths, **graphs}:
             wanted, shape = lengths.get(graph, 0), np.shape(graphs.get(graph, ()))
             if shape != (wanted,) or not is_finite(graphs[graph]):
