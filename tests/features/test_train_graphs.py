@@ -5,20 +5,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastslow.competition.catalog import get_collection, list_programs
 from fastslow.core.errors import DataError
-from fastslow.features.graph import draw_configs, draw_graphs, trainable
+from fastslow.features.build import build_graphs
+from fastslow.features.graph import draw_configs, draw_graphs, held_out, trainable
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import read_run_manifest
+from fastslow.steps.features import FeatureSettings, build_features
+from fastslow.steps.network import train_gnn
+from fastslow.steps.network_settings import TrainSettings
+from fastslow.steps.ranker import train_ranker
+from fastslow.steps.ranker_settings import RankerSettings
 from helpers.cases import cases
+from helpers.competition_files import write_data_root
 from helpers.random_graphs import make_graph
 
 
 class Folder:
     """A features folder of programs that are known by their runtimes."""
 
-    def __init__(self, train, valid=()):
-        self.origin, self.train, self.valid = "folder", train, list(valid)
+    def __init__(self, train, valid=(), contents=()):
+        self.origin, self.train, self.valid, self.contents = "folder", train, list(valid), dict(contents)
 
     def names(self, split):
-        return list(self.train) if split == "train" else self.valid
+        return {"train": list(self.train), "valid": self.valid}.get(split, [])
+
+    def content(self, split, name):
+        return self.contents.get(name, f"{self.origin} {split} {name}")
 
     def labels(self, split):
         assert split == "train"
@@ -36,6 +49,51 @@ def test_a_program_that_is_valid_anywhere_is_trained_on_nowhere():
     assert trainable({"own": main_folder, "other": other}) == ["own/a", "other/a", "other/d"]
     assert trainable({"": main_folder}) == ["a", "b"]
     assert trainable({"": other}) == ["a", "c", "d"]
+
+
+def test_a_copy_under_another_name_is_trained_on_nowhere():
+    """Such as the competition's test files, whose names are digests; its other search has its name."""
+    copied = {"copy": "x", "original": "x"}
+    main_folder = Folder({"original": [1, 2], "a": [1, 2]}, contents=copied)
+    other = Folder({"original": [3, 4], "b": [1, 2]}, valid=["copy"], contents={"copy": "x"})
+    sources = {"own": main_folder, "other": other}
+    assert trainable(sources) == ["own/a", "other/b"]
+    assert held_out(sources) == {"original": "valid/copy"}
+    assert trainable({"": main_folder}) == ["original", "a"]
+
+
+def test_a_copied_file_is_left_out_of_training(tmp_path):
+    """Of every split that is predicted, whatever its name."""
+    root = tmp_path / "data"
+    write_data_root(root, "layout:xla:random", train=("a", "b", "c"), valid=("v",), test=("t",))
+    folder = get_collection("layout:xla:random").folder(root, "train").parent
+    for name, copy in (("a", "valid/renamed_copy"), ("b", f"test/{'0' * 32}")):
+        arrays = dict(np.load(folder / "train" / f"{name}.npz"))
+        if copy.startswith("test"):
+            arrays["config_runtime"] = np.zeros_like(arrays["config_runtime"])
+        np.savez(folder / f"{copy}.npz", **arrays)
+    folders = {"data_root": str(root), "folder": str(tmp_path / "features"), "workers": 1}
+    build_features(FeatureSettings(collection="layout:xla:random", **folders))
+    files = [
+        p
+        for split in ("train", "valid", "test")
+        for p in list_programs(root, get_collection("layout:xla:random"), split)
+    ]
+    for source in (Features(tmp_path / "features"), build_graphs(files)):
+        assert trainable({"": source}) == ["c"]
+        assert held_out({"": source}) == {"a": "valid/renamed_copy", "b": f"test/{'0' * 32}"}
+    trees = RankerSettings(features=str(tmp_path / "features"), folder=str(tmp_path / "ranker"))
+    ranker = train_ranker(trees.replace(num_iterations=1, train_on="collection", num_threads=1))
+    where = {"features": [str(tmp_path / "features")], "runs": [str(tmp_path / "gnn")], "device": "cpu"}
+    network = TrainSettings(**where, folder=str(tmp_path / "training"), epochs=1, hidden_channels=8)
+    assert (
+        ranker["warnings"]
+        == train_gnn(network)["warnings"]
+        == read_run_manifest(tmp_path / "gnn")["warnings"]
+    )
+    (said,) = ranker["warnings"]
+    names = f"a (as valid/renamed_copy), b (as test/{'0' * 32})"
+    assert said == f"trained without 2 programs that valid or test hold too: {names}"
 
 
 def test_graphs_of_one_runtime_carry_no_ranking_signal():

@@ -1,5 +1,6 @@
 """A program with its distinct configurations, ready for a model."""
 
+import hashlib
 import zlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -125,6 +126,12 @@ class GraphSet:
         """Return one graph."""
         return self._graphs[split][name]
 
+    def content(self, split: str, name: str) -> str:
+        """Return a digest of the nodes and edges of a graph, equal for copies under different names."""
+        graph = self.graph(split, name)
+        arrays = map(np.ascontiguousarray, (graph.node_opcode, graph.edge_index, graph.node_feat))
+        return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+
     def num_configs(self, split: str) -> dict[str, int]:
         """Return the number of configurations of each competition file of a split, repeated ones included."""
         return {name: len(self.graph(split, name).config_row) for name in self.names(split)}
@@ -185,7 +192,7 @@ def trainable(sources: Mapping[str, GraphSet]) -> list[str]:
     names = with_signal(sources)
     if not names:
         folders = ", ".join(source.origin for source in sources.values())
-        problem = "no train graph has two configurations of different runtime (valid programs left out)"
+        problem = "no train graph has two configurations of different runtime (predicted programs left out)"
         raise DataError(folders, problem, "Build the features from other programs")
     for source in sources.values():
         if not source.names(VALID):
@@ -196,9 +203,7 @@ def trainable(sources: Mapping[str, GraphSet]) -> list[str]:
 def with_signal(sources: Mapping[str, GraphSet]) -> list[str]:
     """Return the train graphs that a model may learn from; there may be none.
 
-    A program (by name) that is predicted in any of the collections is left out of all of them:
-    collections share programs, and the score on a program trained on is optimistically biased. Graphs
-    whose runtimes are all equal carry no ranking signal and are left out too.
+    Left out are those of :func:`held_out`, and those whose runtimes are all equal: they carry no signal.
 
     Args:
         sources: Graphs of every collection that is read, by the prefix of its graphs' names.
@@ -206,15 +211,28 @@ def with_signal(sources: Mapping[str, GraphSet]) -> list[str]:
     Returns:
         ``<prefix>/<graph>``, or ``<graph>`` where the prefix is ``""``, in the order of sources and files.
     """
-    held_out = {
-        name for source in sources.values() for split in PREDICTED_SPLITS for name in source.names(split)
-    }
+    predicted = held_out(sources)
     return [
         f"{prefix}/{name}" if prefix else name
         for prefix, source in sources.items()
         for name, runtime in source.labels(TRAIN).items()
-        if name not in held_out and runtime.min() < runtime.max()
+        if name not in predicted and runtime.min() < runtime.max()
     ]
+
+
+def held_out(sources: Mapping[str, GraphSet]) -> dict[str, str]:
+    """Return the train programs that are predicted in any of the collections, and what they are called there.
+
+    The score on a program trained on is optimistically biased. A copy is known by its name, which collections
+    share, or by its content: the names of the competition's test files tell nothing.
+    """
+    programs = {
+        split: [(name, own.content(split, name)) for own in sources.values() for name in own.names(split)]
+        for split in (TRAIN, *PREDICTED_SPLITS)
+    }
+    train = programs.pop(TRAIN)
+    marks = {mark: f"{split}/{known[0]}" for split in programs for known in programs[split] for mark in known}
+    return {known[0]: marks[mark] for known in train for mark in known if mark in marks}
 
 
 def draw_graphs(

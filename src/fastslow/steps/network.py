@@ -34,6 +34,7 @@ from fastslow.runs.trained_network import WEIGHTS, read_scalers
 from fastslow.steps.loggers import opened_logger
 from fastslow.steps.network_processes import building, joined, launch, launched, own_device
 from fastslow.steps.network_settings import AGAIN, TrainSettings
+from fastslow.steps.training_groups import warn_of_predicted
 
 CHECKPOINT = "checkpoint.pt"
 OUTPUTS = (WEIGHTS, SCALERS, PREDICTIONS)
@@ -89,6 +90,7 @@ def train_gnn(settings: TrainSettings, on_metrics: Callable[[dict], None] | None
         with building(artifact) as needed:
             if needed:
                 training = begin_training(settings)
+                training.warnings += warn_of_predicted(training.dataset.sources)
                 name = "" if distributed.rank() else settings.logger
                 title = "-".join(artifact.folder.parts[-2:])
                 with opened_logger(name, title, settings.asdict(), training.warnings) as log:

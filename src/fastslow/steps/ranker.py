@@ -28,6 +28,7 @@ from fastslow.rankers.table import read_table
 from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, write_held_out, write_predictions
 from fastslow.runs.trained_ranker import MODEL
 from fastslow.steps.ranker_settings import RankerSettings
+from fastslow.steps.training_groups import warn_of_predicted
 
 USED = "used.json"
 """File in the folder of an interrupted ranker: the seconds that its trees took, of a limit in hours."""
@@ -65,6 +66,7 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
             bar.set_postfix({scored: f"{valid:.3f}"}, refresh=False)
 
         fitted = fit_within_hours(settings, training, report)
+    left_out = warn_of_predicted(sources)
     few: list[str] = []
     stopped = ""
     if fitted.ended:
@@ -105,7 +107,7 @@ def _train(settings: RankerSettings, artifact: Artifact) -> None:
             },
             objective=fitted.objective,
             features=source.recipe,
-            warnings=[*warnings, *few],
+            warnings=[*left_out, *warnings, *few],
             trees=fitted.num_trees,  # LightGBM's file holds a constant tree where none is kept
         )
     forget_used(settings)

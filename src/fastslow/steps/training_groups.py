@@ -1,7 +1,10 @@
-"""Which collections one model learns from together."""
+"""Which collections one model learns from together, and which of their train programs it leaves out."""
+
+from collections.abc import Mapping
 
 from fastslow.competition.catalog import COLLECTIONS, Collection
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import SettingsError, counted
+from fastslow.features.graph import GraphSet, held_out
 
 TRAIN_ON = ("collection", "source", "layout")
 """Choices of the collections whose train graphs a model learns from, from few to many."""
@@ -40,3 +43,16 @@ def trained_together(collection: Collection, train_on: str) -> list[Collection]:
     """
     (group,) = (group for group in training_groups(collection.kind, train_on).values() if collection in group)
     return [c for c in group if c != collection]
+
+
+def warn_of_predicted(sources: Mapping[str, GraphSet]) -> list[str]:
+    """Return a warning that names the train programs that valid or test hold too; none where there are none.
+
+    Args:
+        sources: Graphs of every collection that is trained on.
+    """
+    left_out = held_out(sources)
+    if not left_out:
+        return []
+    programs = ", ".join(f"{name} (as {predicted})" for name, predicted in left_out.items())
+    return [f"trained without {counted(len(left_out), 'program')} that valid or test hold too: {programs}"]
