@@ -14,7 +14,6 @@ from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import (
     ALL_METRICS,
     collection_score,
-    competition_score,
     kendall_tau,
     ordered_pair_accuracy,
     ranking_tau,
@@ -23,6 +22,7 @@ from fastslow.competition.metrics import (
     tile_score,
 )
 from fastslow.core.errors import DataError, SettingsError
+from fastslow.evaluation.scores import competition_score
 from helpers.cases import cases
 
 
@@ -133,8 +133,8 @@ def test_an_error_by_name_looks_at_as_many_configurations_as_its_name_says(k):
         ([1, 2], [1], r"\(2,\) and prediction \(1,\)"),
         ([], [], "not empty"),
         ([[1, 2]], [[1, 2]], "must be 1-D"),
-        ([1, 2], [0.5, np.nan], "prediction 1 is not finite"),
-        ([np.inf, 2], [0, 1], "runtime 0 is not finite"),
+        ([1, 2], [0.5, np.nan], r"prediction\[1\] is nan, finite numbers are wanted"),
+        ([np.inf, 2], [0, 1], r"runtime\[0\] is inf, finite numbers are wanted"),
     ],
 )
 def test_unusable_pairs_are_refused(metric, runtime, score, message):
@@ -143,8 +143,8 @@ def test_unusable_pairs_are_refused(metric, runtime, score, message):
 
 
 def test_slowdown_refuses_test_labels_and_k_of_zero():
-    with pytest.raises(ValueError, match="runtime 1 is not above 0"):
-        slowdown([1, 0], [1, 2])
+    with pytest.raises(ValueError, match=r"^runtime\[1\] is 0, a number above 0 is wanted$"):
+        slowdown([1, 0, 3], [1, 2, 3])
     with pytest.raises(ValueError, match="k: 0 is not at least 1"):
         slowdown([1, 2], [1, 2], k=0)
 
@@ -167,8 +167,8 @@ def test_collection_score_takes_the_metric_of_the_kind():
         ({"resnet": [1, 2], "bert": [1, 2]}, {"resnet": [1, 2]}, "^bert: no predictions"),
         ({"resnet": [1, 2]}, {"resnet": [1, 2], "bert": [1, 2]}, "^bert: predictions for a graph without"),
         ({"resnet": [1, 2]}, {"resnet": [1, 2, 3]}, r"^resnet: .*\(2,\) and prediction \(3,\)"),
-        ({"resnet": [1, 2]}, {"resnet": [1, np.nan]}, "^resnet: prediction 1 is not finite"),
-        ({"resnet": [0, 0]}, {"resnet": [1, 2]}, "^resnet: a runtime is not above 0. Test files"),
+        ({"resnet": [1, 2]}, {"resnet": [1, np.nan]}, r"^resnet: prediction\[1\] is nan, finite numbers"),
+        ({"resnet": [3, 0]}, {"resnet": [1, 2]}, r"^resnet: runtime\[1\] is 0, a number .*Test files"),
         ({}, {}, "no graph"),
     ],
 )
@@ -191,6 +191,21 @@ def test_competition_score_is_the_mean_of_all_five():
     means["other"] = means.pop("tile:xla")
     with pytest.raises(ValueError, match="means: other, tile:xla missing or unknown"):
         competition_score(means)
+
+
+@cases(
+    "runtime, predictions, message",
+    [
+        ([1, 2], [[1, 2], [1, np.nan]], r"prediction\[1\] is nan"),
+        ([np.nan, 2], [[1], [2]], r"runtime\[0\] is nan"),
+        ([1, 2, 3], [[1], [2]], r"runtime \(3,\) and prediction \(2,\)"),
+        ([], np.zeros((0, 2)), "not empty"),
+    ],
+)
+def test_taus_of_many_predictions_refuse_what_has_no_order(runtime, predictions, message):
+    """A NaN compared as equal to everything, so that its column had a tau."""
+    with pytest.raises(ValueError, match=message):
+        ranking_taus(runtime, predictions)
 
 
 @given(

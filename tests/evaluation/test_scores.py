@@ -12,7 +12,6 @@ from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import (
     ALL_METRICS,
     collection_score,
-    competition_score,
     ranking_tau,
     tile_score,
 )
@@ -23,7 +22,13 @@ from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.figures import MODEL_WORDS
 from fastslow.evaluation import scores
-from fastslow.evaluation.scores import read_solution, score_submission, solution_of, valid_metrics
+from fastslow.evaluation.scores import (
+    competition_score,
+    read_solution,
+    score_submission,
+    solution_of,
+    valid_metrics,
+)
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import PREDICTIONS, read_predictions, write_predictions
 from fastslow.steps import submission

@@ -14,14 +14,13 @@ import pytest
 
 from fastslow import cli
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.competition.metrics import competition_score
 from fastslow.competition.submission_checks import check_submission
 from fastslow.core.errors import SettingsError
 from fastslow.core.files import atomic_path, read_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.score_tables import format_distances
-from fastslow.evaluation.scores import read_solution, score_submission
+from fastslow.evaluation.scores import competition_score, read_solution, score_submission
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.workflow import execution
 from fastslow.workflow import run as workflow

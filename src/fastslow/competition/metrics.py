@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import DataError, SettingsError
 
 _FEW = 128  # configurations of which all pairs are counted
@@ -45,9 +44,10 @@ def fastest_first(prediction: ArrayLike, kind: str) -> np.ndarray:
     """
     if kind not in ("tile", "layout"):
         raise SettingsError("kind", f"{kind!r} is none of tile, layout")
-    if not is_finite(prediction):
-        shape = np.shape(prediction)
-        raise ValueError(f"prediction of shape {shape} is not a 1-D array of at least one finite number")
+    prediction = np.asarray(prediction)
+    if prediction.ndim != 1 or prediction.size == 0 or prediction.dtype.kind not in "iufb":
+        raise ValueError(f"prediction of shape {prediction.shape} is not a 1-D array of at least one number")
+    _require("prediction", prediction, np.isfinite(prediction), "finite numbers are")
     order = np.argsort(prediction, kind="stable")
     return order[:TOP_K] if kind == "tile" else order
 
@@ -61,9 +61,15 @@ def _paired(runtime: ArrayLike, prediction: ArrayLike) -> tuple[np.ndarray, np.n
             f"runtime {runtime.shape} and prediction {prediction.shape} must be 1-D, of one length, not empty"
         )
     for name, values in (("runtime", runtime), ("prediction", prediction)):
-        if not np.isfinite(values).all():
-            raise ValueError(f"{name} {np.flatnonzero(~np.isfinite(values))[0]} is not finite")
+        _require(name, values, np.isfinite(values), "finite numbers are")
     return runtime, prediction
+
+
+def _require(name: str, values: np.ndarray, right: np.ndarray, wanted: str) -> None:
+    """Raise a ValueError that names the first value that is not right, where there is one."""
+    if not right.all():
+        place = np.argwhere(~right)[0].tolist()
+        raise ValueError(f"{name}{place} is {values[tuple(place)]}, {wanted} wanted")
 
 
 def kendall_tau(runtime: ArrayLike, prediction: ArrayLike) -> float:
@@ -122,9 +128,8 @@ def ranking_tau(runtime: ArrayLike, prediction: ArrayLike) -> float:
         0.667
     """
     tau = kendall_tau(runtime, prediction)
-    count = len(np.asarray(prediction))
-    pairs = count * (count - 1) // 2
-    return tau * math.sqrt(_different_pairs(np.asarray(prediction)) / pairs) if tau else 0.0
+    values = np.asarray(prediction)
+    return tau * math.sqrt(_different_pairs(values) / math.comb(len(values), 2)) if tau else 0.0
 
 
 def ranking_taus(runtime: ArrayLike, predictions: ArrayLike) -> np.ndarray:
@@ -143,14 +148,17 @@ def ranking_taus(runtime: ArrayLike, predictions: ArrayLike) -> np.ndarray:
         >>> ranking_taus([30, 10, 20], [[0.3, 5], [0.1, 5], [0.2, 5]])
         array([1., 0.])
     """
-    first, second = np.triu_indices(len(np.asarray(runtime)), 1)
+    predictions = np.asarray(predictions)
+    for column in predictions.T:
+        runtime, _ = _paired(runtime, column)
+    first, second = np.triu_indices(len(predictions), 1)
 
     def order(values: np.ndarray) -> np.ndarray:
         return (values[first] > values[second]).astype(np.float64) - (values[first] < values[second])
 
     by_runtime = order(np.asarray(runtime))
-    by_prediction = order(np.asarray(predictions))
-    taus: np.ndarray = by_runtime @ by_prediction / np.sqrt(max(np.abs(by_runtime).sum() * len(first), 1))
+    pairs = max(np.abs(by_runtime).sum() * len(first), 1)
+    taus: np.ndarray = by_runtime @ order(predictions) / np.sqrt(pairs)
     return taus
 
 
@@ -224,8 +232,7 @@ def slowdown(runtime: ArrayLike, prediction: ArrayLike, k: int = TOP_K) -> float
     runtime, prediction = _paired(runtime, prediction)
     if k < 1:
         raise ValueError(f"k: {k} is not at least 1")
-    if not (runtime > 0).all():
-        raise ValueError(f"runtime {np.flatnonzero(runtime <= 0)[0]} is not above 0")
+    _require("runtime", runtime, runtime > 0, "a number above 0 is")
     top = np.argsort(prediction, kind="stable")[:k]
     return float(runtime[top].min() / runtime.min() - 1)
 
@@ -312,28 +319,11 @@ def collection_score(
             raise DataError(graph, "predictions for a graph without runtimes", "Take the ones of this split")
     per_graph = {}
     for graph, runtime in runtimes.items():
-        if not (np.asarray(runtime) > 0).all():
-            remedy = "Test files carry no labels: score train or valid"
-            raise DataError(graph, "a runtime is not above 0", remedy)
+        remedy = "Test files carry no labels: score train or valid"
         try:
+            _require("runtime", np.asarray(runtime), np.asarray(runtime) > 0, "a number above 0 is")
+            remedy = "Predict this graph again from the labelled file"
             per_graph[graph] = _METRICS[kind](runtime, predictions[graph])
         except ValueError as error:
-            remedy = "Predict this graph again from the labelled file"
             raise DataError(graph, str(error), remedy) from None
     return {"mean": float(np.mean(list(per_graph.values()))), "per_graph": per_graph}
-
-
-def competition_score(means: Mapping[str, float]) -> float:
-    """Compute the competition's final score: the plain mean of the scores of all five collections, by name.
-
-    Raises:
-        ValueError: A collection is missing or unknown.
-
-    Examples:
-        >>> competition_score({collection.name: 0.5 for collection in COLLECTIONS})
-        0.5
-    """
-    every = {collection.name for collection in COLLECTIONS}
-    if set(means) != every:
-        raise ValueError(f"means: {', '.join(sorted(every ^ set(means)))} missing or unknown")
-    return float(np.mean([means[name] for name in sorted(every)]))

@@ -9,7 +9,6 @@ import pandas as pd
 from pydantic import BeforeValidator
 
 from fastslow.competition.catalog import TEST
-from fastslow.competition.metrics import competition_score
 from fastslow.competition.schema import LARGEST
 from fastslow.competition.submission_checks import (
     check_submission,
@@ -23,7 +22,7 @@ from fastslow.core.files import atomic_path
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import Settings, Unread, find_data, parse_value, resolve
 from fastslow.core.tables import sentences_text
-from fastslow.evaluation.scores import score_submission, solution_of
+from fastslow.evaluation.scores import competition_score, score_submission, solution_of
 from fastslow.evaluation.submission_record import (
     is_recorded,
     read_submission_record,

@@ -201,6 +201,22 @@ def as_submitted(predictions: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {graph: np.argsort(fastest_first(values, "layout")) for graph, values in predictions.items()}
 
 
+def competition_score(means: Mapping[str, float]) -> float:
+    """Compute the competition's final score: the plain mean of the scores of all five collections, by name.
+
+    Raises:
+        ValueError: A collection is missing or unknown.
+
+    Examples:
+        >>> competition_score({collection.name: 0.5 for collection in COLLECTIONS})
+        0.5
+    """
+    every = {collection.name for collection in COLLECTIONS}
+    if set(means) != every:
+        raise ValueError(f"means: {', '.join(sorted(every ^ set(means)))} missing or unknown")
+    return float(np.mean([means[name] for name in sorted(every)]))
+
+
 def short_name(name: str, collection: Collection) -> str:
     """Return a run's name without its collection: ``gnn s0`` for ``gnn-layout-xla-random-s0``."""
     return name.replace(f"-{collection.slug}", "").replace("-", " ")

@@ -6,7 +6,6 @@ import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, LABELLED_SPLITS, TEST, VALID
 from fastslow.competition.data_quality import quality_of
-from fastslow.competition.metrics import competition_score
 from fastslow.competition.submission_checks import check_submission
 from fastslow.competition.submission_csv import SAMPLE, format_submission
 from fastslow.core.artifacts import Artifact
@@ -17,7 +16,13 @@ from fastslow.core.input_files import is_there
 from fastslow.core.settings import Settings, find_data, resolve, unkeyed
 from fastslow.evaluation.distances import score_by_distance
 from fastslow.evaluation.score_tables import pool_seeds
-from fastslow.evaluation.scores import SOLUTION, score_submission, score_table, solution_of
+from fastslow.evaluation.scores import (
+    SOLUTION,
+    competition_score,
+    score_submission,
+    score_table,
+    solution_of,
+)
 from fastslow.evaluation.submission_record import read_submission_record, write_record
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import check_predictions, read_predictions, read_run_manifest
