@@ -30,6 +30,7 @@ from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.ensemble.baselines import SINGLE
 from fastslow.ensemble.weights import NORMALISATIONS, combine, equal_weights, pull_to_equal, search_weights
+from fastslow.evaluation.paired import clustered_mean
 from fastslow.features.graph import Predictions
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import models_of, read_predictions
@@ -187,7 +188,9 @@ def summary(taus: pd.DataFrame, normalisation: str) -> list[dict]:
         row |= {name: f"{tau:.3f}" for name, tau in by_collection.items()}
         row["mean"] = f"{by_collection.mean():.3f}"
         gain = gains[way]
-        row["minus the default"] = "" if way == PULLED else f"{gain.mean():+.3f} ± {gain.sem():.3f}"
+        facts = clustered_mean({way: gain})
+        error = f"{facts['mean']:+.3f} ± {facts['standard_error']:.3f}"
+        row["minus the default"] = "" if way == PULLED else error
         rows.append(row)
     return rows
 

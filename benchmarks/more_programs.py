@@ -46,7 +46,8 @@ from fastslow.competition.reader import read_npz
 from fastslow.core.npz_io import read_arrays
 from fastslow.core.settings import PROJECT, resolve
 from fastslow.ensemble.weights import combine, equal_weights
-from fastslow.evaluation.compare import CompareSettings, compare_table, paired_difference
+from fastslow.evaluation.compare import CompareSettings, compare_table
+from fastslow.evaluation.paired import clustered_mean, paired_results
 from fastslow.evaluation.scores import list_runs
 from fastslow.steps.finished_run import best_rule
 from fastslow.steps.unseen import build_unseen
@@ -111,14 +112,14 @@ def gains(split: str) -> list[dict]:
         for (model, *_, other), (*_, one) in zip(*map(list_runs, ensembles), strict=True):
             model = model.removesuffix(f"-{collection.slug}")
             for name in (collection.name, "layout, all"):
-                tables.setdefault((name, model), []).append(compare_table(settings, one, other))
+                tables.setdefault((name, model), []).append(compare_table(settings, [one], [other])[0])
     rows = []
     for (collection, model), model_tables in sorted(tables.items()):
         table = pd.concat(model_tables).groupby("graph").mean()
-        facts = paired_difference(table)
+        ((_, facts),) = paired_results({collection: table}).iterrows()
         row = {"collection": collection, "model": model, "programs": len(table)}
         row |= {"sample": table["other"].mean(), "more": table["one"].mean()}
-        rows.append(row | {"gain": f"{facts['mean']:+.3f} ± {facts['standard_error']:.3f}"})
+        rows.append(row | {"gain": f"{facts['difference']:+.3f} ± {facts['standard_error']:.3f}"})
     return rows
 
 
@@ -163,8 +164,8 @@ def by_size() -> list[dict]:
             gain = (part["rankers"] - part["ensemble"]).groupby(part.pop("program")).mean()
             row = {"size shift": f"{low:g} to {high:g}", "rankings": len(part), "programs": len(gain)}
             row |= part.mean().to_dict()
-            error = gain.std() / len(gain) ** 0.5
-            rows.append(row | {"rankers - ensemble": f"{gain.mean():+.3f} ± {error:.3f}"})
+            facts = clustered_mean({"rankers - ensemble": gain})
+            rows.append(row | {"rankers - ensemble": f"{facts['mean']:+.3f} ± {facts['standard_error']:.3f}"})
     return rows
 
 

@@ -28,7 +28,7 @@ from fastslow.core.tables import wrapped
 
 SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
 ALL, JSON, QUIET = "--all", "--json", "--quiet"
-WITH_JSON = ("convert", "measure", "rank", "tune", "fleet", "place", "leaderboard")  # these return a result
+WITH_JSON = ("convert", "measure", "rank", "tune", "fleet", "place", "leaderboard", "compare")
 WITH_ALL = ("compare",)  # its rows, not its help
 WRITTEN_AT_THE_END = ("measure", "place")  # interrupted, these have nothing to resume from
 FLAGS = ("plan", "wide")  # options that may be given without a value

@@ -13,14 +13,13 @@ from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.compare import (
     CompareSettings,
+    compare_models,
     compare_runs,
     comparison_table,
-    mean_difference,
-    paired_difference,
     plot_comparison,
     plot_differences,
-    verdict,
 )
+from fastslow.evaluation.paired import paired_results
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import read_predictions
 from fastslow.workflow.compare import compare_two
@@ -59,9 +58,7 @@ def test_models_of_programs_with_other_runtimes_are_refused(home, monkeypatch):
         write_json(path / "manifest.json", manifest | {"inputs": manifest["inputs"] | {"data": "0" * 16}})
         reseal(path)
     model = "ranker-layout-xla-random-s0"
-    assert fastslow.compare(f"smoke/{model}", f"old/{model}").words() == [
-        "mean score on valid: no difference beyond chance"
-    ], "the runtimes are the same"
+    assert len(fastslow.compare(f"smoke/{model}", f"old/{model}").words()) == 1, "the runtimes are the same"
     labels = Features.labels
 
     def doubled(self, split):
@@ -72,25 +69,27 @@ def test_models_of_programs_with_other_runtimes_are_refused(home, monkeypatch):
     with pytest.raises(DataError, match=f"old/{model}: graph .*: scored on other runtimes than .*smoke"):
         fastslow.compare(f"smoke/{model}", f"old/{model}")
     shutil.rmtree(home / "features" / "old")
-    (_, doubt) = fastslow.compare(f"smoke/{model}", f"old/{model}").words()
+    (*_, doubt) = fastslow.compare(f"smoke/{model}", f"old/{model}").words()
     assert doubt.startswith("not known: whether both were scored on the same runtimes of layout-xla-random")
 
 
 def test_two_runs_are_compared_graph_by_graph(settings, features, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")  # the names are long paths
-    (table,) = compare_runs(settings).values()
+    (table,) = compare_runs(settings).programs.values()
     truth = features.labels("valid")
     for column in ("one", "other"):
         predictions = read_predictions(resolve(getattr(settings, column)))["valid"]
         assert table[column].to_dict() == {g: ranking_tau(truth[g], predictions[g]) for g in truth}
     difference = table["one"] - table["other"]
     assert table["difference"].tolist() == sorted(difference)
-    facts = paired_difference(table)
-    assert facts["mean"] == pytest.approx(difference.mean())
+    (facts,) = compare_models(settings).results.to_dict("records")
+    assert facts["difference"] == pytest.approx(difference.mean())
     assert facts["standard_error"] == pytest.approx(abs(difference.iloc[0] - difference.iloc[1]) / 2)
     assert (facts["higher"], facts["equal"], facts["lower"]) == (2, 0, 0)
     printed = capsys.readouterr().out
-    assert f" {facts['mean']:+.4f} ± {facts['standard_error']:.4f} " in printed and "| 2, 0, 0 " in printed
+    assert (
+        f" {facts['difference']:+.4f} ± {facts['standard_error']:.4f} " in printed and "| 2, 0, 0 " in printed
+    )
     assert not any(f"| {graph} " in printed for graph in truth), "programs are printed with all=True"
     compare_runs(settings.replace(all=True))
     printed = capsys.readouterr().out
@@ -101,16 +100,16 @@ def test_two_runs_are_compared_graph_by_graph(settings, features, tmp_path, caps
 
 def test_a_run_is_compared_without_its_features(settings, features, tmp_path):
     """As one that was fetched from Kaggle: the runs hold the scores of valid, the solution those of test."""
-    (table,) = compare_runs(settings).values()
+    (table,) = compare_runs(settings).programs.values()
     bare = settings.replace(features="")
-    (again,) = compare_runs(bare).values()
+    (again,) = compare_runs(bare).programs.values()
     pd.testing.assert_frame_equal(table, again)
     rows = [
         "ID,config_index,runtime",
         *(f"{LAYOUT}:t,{i},{9 + i}" for i in range(features.num_configs("test")["t"])),
     ]
     (tmp_path / "solution.csv").write_text("\n".join(rows) + "\n")
-    (table,) = compare_runs(bare.replace(split="test")).values()
+    (table,) = compare_runs(bare.replace(split="test")).programs.values()
     assert table.index.tolist() == ["t"]
     remedy = "Build it with `make features NAME=runs`.* leave metric out"
     with pytest.raises(
@@ -143,12 +142,12 @@ def test_two_runs_are_compared_by_collection(features, tmp_path, monkeypatch, ca
         scores = random_scores(features, rng, noise)
         write_run(tmp_path / "runs" / name / "ensemble-layout-xla-random", features, scores, model="ensemble")
     runs = {"one": "runs/one", "other": "runs/two", "features": str(features.folder)}
-    assert [*compare_runs(CompareSettings(**runs))] == ["ensemble-layout-xla-random"]
+    assert [*compare_runs(CompareSettings(**runs)).programs] == ["ensemble-layout-xla-random"]
     assert "| mean of" not in capsys.readouterr().out, "a single collection"
     other = tmp_path / "runs" / "one" / "ensemble-layout-nlp-random"
     shutil.copytree(tmp_path / "runs" / "one" / "ensemble-layout-xla-random", other)
     named = runs | {"one": "one", "other": "two"}
-    assert [*compare_runs(CompareSettings(**named))] == ["ensemble-layout-xla-random"]
+    assert [*compare_runs(CompareSettings(**named)).programs] == ["ensemble-layout-xla-random"]
     pictures = tmp_path / "runs" / "comparisons"
     assert (pictures / "one--two--competition-valid-differences.png").is_file()
     models = {name: f"runs/{name}/ensemble-layout-xla-random" for name in ("one", "two")}
@@ -161,20 +160,73 @@ def test_two_runs_are_compared_by_collection(features, tmp_path, monkeypatch, ca
     (figure,) = compare_two(errors).figures()
     assert "one is better" in figure.axes[0].get_xlabel()
     said = capsys.readouterr().out
-    assert "one is better" in said or "no difference beyond chance" in said
+    assert "mean score on valid: too few programs for a verdict (2, 6 are needed)" in said
     assert "not compared: layout:nlp:random (only one has it)" in said
     part = tmp_path / "runs" / "part"
     for name in ("ranker-layout-xla-random-s0", "gnn-layout-xla-random-s0"):
         write_run(part / name, features, random_scores(features, rng, 1.0))
     of_part = "name one of its models, such as part"
     for other, problem in (
-        ("runs/two/ensemble-layout-xla-random", "a run and a model do not compare"),
-        ("part/ranker", f"'part/ranker' is no run, .*; {of_part}/ranker-layout-xla-random-s0"),
-        ("part", f"'part' is no folder .*, and no run with ensembles; {of_part}/gnn-layout-xla-random-s0"),
-        ("tow", "'tow' is no run, model's folder or submission; .*; did you mean 'two'"),
+        (
+            "two/ensemble-layout-xla-random",
+            "runs/one is a run, two/ensemble-layout-xla-random is one model of layout:xla:random. Compare "
+            "two runs, or give one/ensemble-layout-xla-random and two/ensemble-layout-xla-random",
+        ),
+        ("part/rankr", f"'part/rankr' is no run, .*; {of_part}/gnn"),
+        ("part", f"'part' is no folder .*, and no run with ensembles; {of_part}/gnn"),
+        ("tow", "'tow' is no run, model or submission; .*; did you mean 'two'"),
     ):
         with pytest.raises(SettingsError, match=f"other: .*{problem}"):
             compare_runs(CompareSettings(**runs | {"other": other}))
+
+
+def test_models_with_seeds_are_compared_over_their_collections(features, tmp_path, monkeypatch, capsys):
+    """By the mean over seeds, as the leaderboard lists them: runs of one model, and a model of a run."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    rng = np.random.default_rng(0)
+    collections = ("layout:xla:default", "layout:xla:random")
+    made = {}
+    for model, noise, of in (
+        ("alpha", 0.01, collections),
+        ("beta", 2.0, collections),
+        ("one", 1.0, [LAYOUT]),
+    ):
+        for name in of:
+            for seed in range(3):
+                folder = tmp_path / "runs" / model / f"{model}-{name.replace(':', '-')}-s{seed}"
+                made[model, name, seed] = random_scores(features, rng, noise)
+                write_run(folder, features, made[model, name, seed], name, model=model, seed=seed)
+    truth = features.labels("valid")
+    found = fastslow.compare("alpha", "beta")
+    assert [*found.programs] == [f"alpha-{name.replace(':', '-')}" for name in collections]
+    for label, table, name in zip(found.results.index, found.programs.values(), collections, strict=False):
+        for column, model in (("one", "alpha"), ("other", "beta")):
+            taus = pd.DataFrame(
+                {g: ranking_tau(truth[g], made[model, name, seed]["valid"][g]) for g in truth}
+                for seed in range(3)
+            )
+            assert table[column].to_dict() == pytest.approx(taus.mean().to_dict())
+            assert found.results.loc[label, column] == pytest.approx(taus.mean(axis=None))
+            assert found.results.loc[label, f"{column}_seeds"] == pytest.approx(taus.mean(axis=1).std())
+    assert found.results.loc["mean of 2", "other_seeds"] > 0 and "(0." in found.table["beta"].iloc[-1]
+    assert "a score is the mean of the seeds; in brackets: their standard deviation" in found.words()
+    of_model = fastslow.compare("alpha/alpha", "beta")
+    pd.testing.assert_frame_equal(of_model.results, found.results)
+    assert "layout:xla:default (only beta has it)" in " ".join(fastslow.compare("one", "beta").words())
+    titles = []
+    monkeypatch.setattr(
+        "fastslow.evaluation.compare.plot_comparison",
+        lambda table, names, title, models: titles.append(title) or plot_comparison(table, names, title),
+    )
+    compare_runs(CompareSettings(one="alpha/alpha", other="beta"))
+    assert all("minus" in title and "better" not in title and "chance" not in title for title in titles)
+    pictures = {path.name for path in (tmp_path / "runs" / "comparisons").iterdir()}
+    assert pictures == {
+        "alpha-alpha--beta--competition-valid-differences.png",
+        *(f"alpha-{a}--beta-{a.replace('alpha', 'beta')}--competition-valid.png" for a in found.programs),
+    }
+    kept = found.record()
+    assert kept["results"][-1]["programs"] == 2 and kept["words"] == found.words()
 
 
 def test_what_a_comparison_does_not_read_is_refused(settings, tmp_path):
@@ -190,34 +242,6 @@ def test_what_a_comparison_does_not_read_is_refused(settings, tmp_path):
     ):
         with pytest.raises(SettingsError, match=said):
             compare_two(CompareSettings(**given))
-
-
-def test_the_sentence_names_the_better_one_beyond_chance_only():
-    names, facts = ("a", "b"), {"mean": 0.1, "standard_error": 0.04}
-    assert verdict(facts, 5, names, "tau") == "no difference beyond chance"  # t of 4 degrees: 2.78
-    assert verdict(facts, 50, names, "tau") == "a is better"
-    assert verdict(facts, 50, names, "top_5_error") == "b is better"
-    assert verdict({"mean": -0.1, "standard_error": 0.04}, 50, names, "tau") == "b is better"
-    assert verdict({"mean": 0.1, "standard_error": np.nan}, 1, names, "tau") == "no difference beyond chance"
-    assert verdict({"mean": 0.0, "standard_error": 0.0}, 9, names, "tau") == "no difference beyond chance"
-
-
-def test_the_mean_of_collections_has_the_error_of_a_sum():
-    """As an independent simulation has it: differences of each collection drawn anew."""
-    rng = np.random.default_rng(0)
-    sizes, spread = (4, 9, 30), (0.3, 0.1, 0.2)
-    means, errors = [], []
-    for _ in range(1500):
-        rows = []
-        for size, scale in zip(sizes, spread, strict=True):
-            drawn = rng.normal(0.1, scale, size)
-            rows.append({**paired_difference(pd.DataFrame({"one": drawn, "other": 0.0})), "programs": size})
-        facts = mean_difference(rows)
-        means.append(facts["mean"])
-        errors.append(facts["standard_error"] ** 2)
-        assert min(sizes) - 1 <= facts["freedom"] + 1e-9 <= sum(sizes) - len(sizes) + 1e-6
-    assert np.mean(means) == pytest.approx(0.1, abs=0.01)
-    assert np.mean(errors) == pytest.approx(np.var(means), rel=0.1)
 
 
 def test_what_cannot_be_compared_is_refused(settings, tmp_path):
@@ -245,14 +269,14 @@ def test_every_metric_is_computed_for_every_graph():
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_differences_of_all_collections_are_drawn_with_their_errors(count):
-    rows = [
-        {"collection": f"c{i}", "mean": 0.1 * i, "standard_error": 0.02 if i else np.nan, "programs": 9}
-        for i in range(count)
-    ]
+    lines = {
+        f"c{i}": {"difference": 0.1 * i, "standard_error": 0.02 if i else np.nan} for i in range(count)
+    } | ({"mean of 3": {"difference": 0.1, "standard_error": 0.01}} if count > 1 else {})
+    rows = pd.DataFrame.from_dict(lines, orient="index")
     figure = plot_differences(rows, ("a" * 80, "b"), "a is better")
     (axes,) = figure.axes
     names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == [row["collection"] for row in rows] + [f"mean of {count}"] * (count > 1)
+    assert names == [*lines]
     told = [text.get_text() for text in axes.texts]
     assert told[0] == "+0.0000" and (count == 1 or told[1] == "+0.1000 ± 0.0200")
     assert figure.get_suptitle() == "a is better" and "±" in axes.get_xlabel()
@@ -299,5 +323,5 @@ def test_tables_call_runs_by_their_whole_name_and_submissions_without_csv():
 
 def test_no_difference_has_no_minus():
     table = pd.DataFrame({"one": [0.5, 0.5], "other": [0.5 + 1e-9, 0.5]})
-    row = {"collection": "a", "programs": 2, "one": 0.5, "other": 0.5, **paired_difference(table)}
-    assert comparison_table([row], ("a", "b")).loc[0, "first - second"] == "+0.0000 ± 0.0000"
+    results = paired_results({"a": table}).assign(one_seeds=np.nan, other_seeds=np.nan)
+    assert comparison_table(results, ("a", "b")).loc[0, "a - b"] == "+0.0000 ± 0.0000"

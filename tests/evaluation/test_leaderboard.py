@@ -72,7 +72,8 @@ def test_every_number_is_as_computed_by_hand(home):
     assert {*table.index} == {(run, m) for run in ("one", "two") for m in ("gnn", "ensemble")} | {
         ("mine", "trees")
     }
-    row, means, squares = table.loc["one", "gnn"], {"valid": [], "test": []}, []
+    by_seed = []
+    row, means, differences = table.loc["one", "gnn"], {"valid": [], "test": []}, []
     for name, run_features in features.items():
         slug = name.replace(":", "-")
         seeds = [scores["one", f"gnn-{slug}-s{seed}"] for seed in (0, 1)]
@@ -86,11 +87,17 @@ def test_every_number_is_as_computed_by_hand(home):
         places = [np.argsort(np.argsort(s["test"]["t"], kind="stable")) for s in seeds]
         means["valid"].append(np.mean(valid))
         means["test"].append(np.mean([metric(truth, place) for place in places]))
-        squares.append(np.var(valid, ddof=1) / 2)
+        differences.append(valid[0] - valid[1])
+        by_seed.append(
+            [np.mean([metric(run_features.labels("valid")[g], s["valid"][g]) for g in "vw"]) for s in seeds]
+        )
         assert row[f"valid {name}"] == pytest.approx(means["valid"][-1])
         assert row[f"test {name}"] == pytest.approx(means["test"][-1])
     assert [row["valid"], row["test"]] == pytest.approx([np.mean(means["valid"]), np.mean(means["test"])])
-    assert row["valid_error"] == pytest.approx(math.sqrt(sum(squares)) / 5)
+    error = abs(sum(differences)) / 2 / 5
+    assert row["valid_error"] == pytest.approx(error), "all collections have the same two programs"
+    assert row["valid_seeds"] == pytest.approx(np.std(np.mean(by_seed, axis=0), ddof=1))
+    assert math.isnan(table.loc["one", "ensemble"]["valid_seeds"]), "one seed"
     assert math.isnan(row["test_error"]), "one program a collection"
     assert (row["seeds"], row["settings"], row["hours"]) == (2, "sample collections=x,y gnn.dropout=0", 1.25)
     assert table["public"].dropna().to_dict() == {("two", "ensemble"): 0.7} and table["private"].isna().all()
@@ -229,7 +236,7 @@ def test_a_blend_is_listed_after_a_foreign_and_a_damaged_record(home):
     write_record(folder / "c.csv", [], {}, {}, blend={"one": 2.0, "two": 1.0}, kaggle={"public": 0.5})
     board = fastslow.leaderboard()
     (reason,) = board.left_out
-    assert "b.json" in reason and "c: a blend of one*2 two*1" in board.words()
+    assert "b.json" in reason and "c: a blend of one (weight 2) and two (weight 1)" in board.words()
     row = board.table.set_index("run").loc["c"]
     assert (row["model"], row["public"]) == ("blend", 0.5)
     (folder / "c.csv").write_text("ID,TopConfigs\ntile:xla:k,0\n")

@@ -1,6 +1,8 @@
 """Paired comparison of two models or two runs, per graph, with a sentence on which is better."""
 
+import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,11 +32,12 @@ from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.shown import Shown
 from fastslow.core.tables import table_text
+from fastslow.evaluation.paired import paired_results, seed_deviation, verdict
 from fastslow.evaluation.run_record import PICTURES
 from fastslow.evaluation.scores import SOLUTION, runtimes_of, solution_of
 from fastslow.evaluation.submission_record import submission_path
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import read_predictions, read_run_manifest
+from fastslow.runs.predictions import models_by_collection, read_predictions, read_run_manifest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,15 +54,16 @@ class CompareSettings(Settings):
     """Settings of a comparison of two runs, two models or two submissions."""
 
     one: str = ""
-    """Run as the leaderboard names it (``mine``), folder of one model or ensemble in it
-    (``mine/gnn-tile-xla-s0``), or a submission (CSV)."""
+    """Run or model as the leaderboard names it (``mine``, ``mine/gnn``), folder of one model or ensemble in a
+    run (``mine/gnn-tile-xla-s0``), or a submission (CSV)."""
     other: str = ""
     """The one to compare it with, of the same sort."""
     metric: Literal["competition", *ALL_METRICS] = "competition"
     """Score per graph: the competition's (tau for layout, 1 - slowdown of the top 5 for tile) or another one;
     of a ``top_K_error`` a negative difference is better. Not for submissions."""
     split: Literal[VALID, TEST] = VALID
-    """Graphs to compare on; ``test`` needs ``solution.csv`` in ``data_root``. Not for submissions."""
+    """Graphs to compare on; ``test`` needs ``solution.csv`` in ``data_root``. Equal predictions of a layout
+    program count as in random order, on the leaderboard's test as in file order. Not for submissions."""
     features: str = ""
     """Features folder of a single collection; empty for those that belong to ``one`` by its path. It is read
     for the runtimes of ``valid`` where ``metric`` is not the competition's, whose scores the runs hold."""
@@ -92,127 +96,135 @@ class CompareSettings(Settings):
             self.require(bool(getattr(self, field)), field, "a run or submission: fastslow compare ONE OTHER")
 
 
-def paired_difference(table: pd.DataFrame) -> dict[str, float]:
-    """Return the mean difference of two runs over graphs and its standard error.
-
-    Args:
-        table: ``one`` and ``other``, a row per graph.
-
-    Returns:
-        ``mean`` of one - other; its ``standard_error``, the standard deviation of the differences (n - 1)
-        over the root of the number of graphs, NaN for a single graph; numbers of graphs ``higher``,
-        ``equal``, ``lower``. Graphs of one architecture are not independent, so that the true error is
-        larger.
-    """
-    difference = (table["one"] - table["other"]).to_numpy()
-    count = len(difference)
-    return {
-        "mean": float(difference.mean()),
-        "standard_error": float(difference.std(ddof=1) / math.sqrt(count)) if count > 1 else math.nan,
-        "higher": int((difference > 0).sum()),
-        "equal": int((difference == 0).sum()),
-        "lower": int((difference < 0).sum()),
-    }
+Models = dict[str, list[Path]]
+"""By name of a collection, the folder of each seed of a model."""
 
 
-def verdict(facts: dict[str, float], graphs: int, names: tuple[str, str], metric: str) -> str:
-    """Return the sentence that names the better of two, by a paired t test at 5 % on their difference.
+def pairs_of_models(settings: CompareSettings) -> dict[str, tuple[list[Path], list[Path]]]:
+    """Return the folders of two models on each collection that both have: by its name, those of each seed.
 
-    Args:
-        facts: As returned by :func:`paired_difference`.
-        graphs: Number of graphs.
-        names: Names of the two.
-        metric: The metric; of a ``top_K_error`` lower is better.
-    """
-    from scipy.stats import t as student  # a second
-
-    chance = student.ppf(0.975, graphs - 1) * facts["standard_error"] if graphs > 1 else math.inf
-    if abs(facts["mean"]) <= chance:
-        return "no difference beyond chance"
-    return f"{names[(facts['mean'] < 0) != metric.endswith('_error')]} is better"
-
-
-def pairs_of_models(settings: CompareSettings) -> list[tuple[Path, Path]]:
-    """Return the two folders of models, or of two runs the ensembles of each collection that both have.
+    Of a run they are its ensembles or, where it has none, those of its only model.
 
     Raises:
-        SettingsError: One is a run and the other a model, or two runs have no collection in common; or one
-            is no model, such as the folder of a training.
+        SettingsError: One is a run and the other the folder of one model, or they have no collection in
+            common; or one is no model, such as the folder of a training.
     """
-    one, other = settings.folders()
-    for field, folder in (("one", one), ("other", other)):
-        if not folder.exists():
-            typed = getattr(settings, field)
-            hint = _a_model(folder) or nearest(typed, [path.name for path in resolve("runs").glob("*/")])
-            lists = "`fastslow leaderboard` lists runs and blends"
-            raise SettingsError(field, f"{typed!r} is no run, model's folder or submission; {lists}{hint}")
-    single = [_is_model(folder) for folder in (one, other)]
-    for field, model, folder in zip(("one", "other"), single, (one, other), strict=True):
-        if model and "collection" not in read_manifest(folder)["settings"]:
-            raise SettingsError(field, f"{folder} is no model; name a model's folder (gnn-tile-xla-s0)")
-    if all(single):
-        return [(one, other)]
-    slugs = [f"ensemble-{collection.slug}" for collection in COLLECTIONS]
-    runs = [{slug for slug in slugs if (folder / slug / MANIFEST).is_file()} for folder in (one, other)]
-    for field, folder, model, run in zip(("one", "other"), (one, other), single, runs, strict=True):
-        if not model and not run:
-            is_none = "is no folder of a finished model, and no run with ensembles"
-            raise SettingsError(field, f"{getattr(settings, field)!r} {is_none}{_a_model(folder / 'gnn')}")
+    one, other = (_models(settings, field, folder) for field, folder in _named(settings))
+    folders = settings.folders()
+    single = [_is_model(folder) for folder in folders]
+    if all(single):  # their collections are compared later, for the message
+        (ones,), (others,) = one.values(), other.values()
+        return {next(iter(one)): (ones, others)}
     if any(single):
-        raise SettingsError(
-            "other", "a run and a model do not compare; name the model's folder in the run too"
-        )
-    if not runs[0] & runs[1]:
+        raise SettingsError("other", _how_to_compare(settings, (one, other), single.index(True)))
+    if not one.keys() & other.keys():
         raise SettingsError("other", f"{settings.other} has no collection in common with {settings.one}")
-    return [(one / slug, other / slug) for slug in slugs if slug in runs[0] & runs[1]]
+    return {name: (one[name], other[name]) for name in one if name in other}
 
 
-def _a_model(folder: Path) -> str:
-    """Return the advice to name a model of the run around a folder, one of the kind that is its name."""
-    models = sorted(path.parent.name for path in folder.parent.glob(f"*-*/{MANIFEST}"))
-    models = [name for name in models if not name.startswith("training-")]
-    alike = [name for name in models if name.startswith(f"{folder.name}-")] or models
-    return f"; name one of its models, such as {folder.parent.name}/{alike[0]}" if alike else ""
+def _named(settings: CompareSettings) -> list[tuple[str, Path]]:
+    """Return the two settings that name what is compared, each with its path."""
+    return [*zip(("one", "other"), settings.folders(), strict=True)]
 
 
-def compare_table(settings: CompareSettings, one: Path, other: Path) -> pd.DataFrame:
-    """Score two models on every graph.
+def _models(settings: CompareSettings, field: str, folder: Path) -> Models:
+    """Return the folders of what a setting names: of one model, of a run, or of a model of a run."""
+    typed = getattr(settings, field)
+    if _is_model(folder):
+        if "collection" not in read_manifest(folder)["settings"]:
+            raise SettingsError(field, f"{folder} is no model; name a model's folder (gnn-tile-xla-s0)")
+        return {read_run_manifest(folder)["settings"]["collection"]: [folder]}
+    ensembles = {c.name: [folder / f"ensemble-{c.slug}"] for c in COLLECTIONS}
+    if finished := {name: folders for name, folders in ensembles.items() if _is_model(folders[0])}:
+        return finished
+    run = folder if folder.is_dir() else folder.parent
+    models = _models_of_run(run)
+    if run == folder:
+        if len(models) == 1:
+            return next(iter(models.values()))
+        is_none = "is no folder of a finished model, and no run with ensembles"
+        raise SettingsError(field, f"{typed!r} {is_none}{_one_of(run, models)}")
+    if folder.name not in models:
+        hint = _one_of(run, models) or nearest(typed, [path.name for path in resolve("runs").glob("*/")])
+        lists = "`fastslow leaderboard` lists runs and blends"
+        raise SettingsError(field, f"{typed!r} is no run, model or submission; {lists}{hint}")
+    return models[folder.name]
+
+
+def _models_of_run(run: Path) -> dict[str, Models]:
+    """Return the models of a run by name; the folders of trainings are none."""
+    manifests = {path.parent: read_manifest(path.parent) for path in sorted(run.glob(f"*/{MANIFEST}"))}
+    return models_by_collection(
+        {path: made for path, made in manifests.items() if "collection" in made["settings"]}
+    )
+
+
+def _one_of(run: Path, models: Mapping[str, Models]) -> str:
+    """Return the advice to name one of a run's models."""
+    return f"; name one of its models, such as {run.name}/{next(iter(models))}" if models else ""
+
+
+def _how_to_compare(settings: CompareSettings, both: tuple[Models, Models], single: int) -> str:
+    """Return how to compare a run with the folder of one model.
+
+    Args:
+        settings: What was typed.
+        both: The folders of each.
+        single: Which one is the folder of one model: 0 or 1.
+    """
+    typed = settings.one, settings.other
+    ((collection, _),) = both[single].items()
+    of_run = both[not single]
+    folder = of_run.get(collection, next(iter(of_run.values())))[0]
+    examples = [f"{folder.parent.name}/{folder.name}", typed[single]]
+    first, second = examples if single else reversed(examples)
+    kind = "a run" if settings.folders()[not single].is_dir() else "a model of a run"
+    problem = f"{typed[not single]} is {kind}, {typed[single]} is one model of {collection}"
+    return f"{problem}. Compare two runs, or give {first} and {second}"
+
+
+def compare_table(
+    settings: CompareSettings, ones: Sequence[Path], others: Sequence[Path]
+) -> tuple[pd.DataFrame, tuple[list[float], list[float]]]:
+    """Score two models on every program.
 
     Args:
         settings: Metric, split, features and solution.
-        one: Folder of a model or an ensemble.
-        other: Folder of another one of the same collection.
+        ones: Folder of each seed of a model or an ensemble.
+        others: Folders of another one of the same collection.
 
     Returns:
-        A row per graph, worst for ``one`` first: ``one``, ``other``, ``difference``.
+        A row per program, worst for ``one`` first: ``one`` and ``other``, the means over seeds, and
+        ``difference``; and of each model the mean score of each seed.
 
     Raises:
         SettingsError: The models belong to different collections, or the features of a metric are not here.
         DataError: A model, its features or the solution is missing or broken, or the models predict different
             programs, or different numbers of their configurations.
     """
-    folders = one, other
-    names = [read_run_manifest(folder)["settings"]["collection"] for folder in folders]
+    one, other = ones[0], others[0]
+    names = [read_run_manifest(folder)["settings"]["collection"] for folder in (one, other)]
     if names[0] != names[1]:
         raise SettingsError("other", f"{other} predicts {names[1]}, {one} {names[0]}")
     collection = get_collection(names[0])
+    folders = [*ones, *others]
     predictions = [read_predictions(folder)[settings.split] for folder in folders]
-    _require_same_graphs(other, predictions[1], predictions[0], str(one))
+    for folder, predicted in zip(folders[1:], predictions[1:], strict=True):
+        _require_same_graphs(folder, predicted, predictions[0], str(one))
     if settings.split == VALID and settings.metric == "competition":
         scores = [read_run_manifest(folder)["valid"]["per_graph"] for folder in folders]
     else:
         truth = _truth(settings, one, collection)
-        _require_same_graphs(
-            one,
-            predictions[0],
-            truth,
-            settings.data_root if settings.split == TEST else "its features folder",
-        )
+        source = settings.data_root if settings.split == TEST else "its features folder"
+        _require_same_graphs(one, predictions[0], truth, source)
         metric = _metric(settings.metric, collection)
         scores = [{g: metric(runtime, made[g]) for g, runtime in truth.items()} for made in predictions]
-    table = pd.DataFrame({"one": scores[0], "other": scores[1]}).rename_axis("graph")
+    by_seed = pd.DataFrame(scores).rename_axis(columns="graph")
+    parts = by_seed.iloc[: len(ones)], by_seed.iloc[len(ones) :]
+    table = pd.DataFrame({"one": parts[0].mean(), "other": parts[1].mean()})
     table = table.assign(difference=table["one"] - table["other"])
-    return table.sort_values("difference", ascending=not settings.metric.endswith("_error"))
+    table = table.sort_values("difference", ascending=not settings.metric.endswith("_error"))
+    return table, (parts[0].mean(axis=1).tolist(), parts[1].mean(axis=1).tolist())
 
 
 def _doubted_labels(one: Path, other: Path) -> list[str]:
@@ -329,33 +341,31 @@ def _lines(text: str) -> str:
 
 @in_style
 def plot_differences(
-    rows: Sequence[Mapping], named: tuple[str, str], found: str, metric: str = "competition"
+    results: pd.DataFrame, named: tuple[str, str], found: str, metric: str = "competition"
 ) -> "Figure":
     """Plot the paired difference of two runs on each collection, and on the mean of several.
 
     Args:
-        rows: :func:`paired_difference` of each collection, with its name as ``collection``.
+        results: As :func:`fastslow.evaluation.paired.paired_results` returns them.
         named: Names of the two.
         found: The sentence that names the better one, as the title.
         metric: The metric; of a ``top_K_error`` lower is better.
     """
     from matplotlib.figure import Figure  # half a second
 
-    lines = list(rows)
-    if len(rows) > 1:
-        lines.append({"collection": f"mean of {len(rows)}", **mean_difference(rows)})
+    lines = results.to_dict("records")
     figure = Figure(figsize=(WIDTH, 1.5 + 0.36 * len(lines)), layout="constrained")
     axes = figure.subplots()
     for place, line in enumerate(lines):
         error = line["standard_error"]
         spread = None if math.isnan(error) else error
-        bold = place == len(rows)
+        bold = place > 0 and place == len(lines) - 1
         axes.errorbar(
-            line["mean"], place, xerr=spread, fmt="D" if bold else "o", color=ENSEMBLE, markersize=6
+            line["difference"], place, xerr=spread, fmt="D" if bold else "o", color=ENSEMBLE, markersize=6
         )
         axes.annotate(
             _plus_minus(line),
-            (line["mean"], place),
+            (line["difference"], place),
             (0, 7),
             textcoords="offset points",
             ha="center",
@@ -364,7 +374,7 @@ def plot_differences(
             zorder=3,
         )
     axes.axvline(0, color=CEILING, linestyle="--", linewidth=1.2)
-    axes.set_yticks(range(len(lines)), [line["collection"] for line in lines])
+    axes.set_yticks(range(len(lines)), [*results.index])
     axes.set_ylim(len(lines) - 0.4, -0.7)
     axes.grid(axis="y", visible=False)
     one, other = shortened_names(named, _NAME)
@@ -383,10 +393,12 @@ class Comparison(Shown):
 
     Args:
         table: A row per collection and, of several, their mean, as texts.
-        sentences: The verdict first, then what was not compared.
+        sentences: The verdict first, then its numbers and what was not compared.
         programs: A row per program, worst for the first of the two first: by the folder name of its model, or
             of two submissions by collection (``layout-xla-random``).
-        rows: :func:`paired_row` of each collection.
+        results: The numbers of the table, see :func:`fastslow.evaluation.paired.paired_results`; with the
+            standard deviation over seeds of each of the two where a model has several (``one_seeds`` and
+            ``other_seeds``).
         named: Names of the two.
         metric: What is compared; of a ``top_K_error`` lower is better.
     """
@@ -394,87 +406,146 @@ class Comparison(Shown):
     table: pd.DataFrame
     sentences: list[str]
     programs: dict[str, pd.DataFrame]
-    rows: list[dict]
+    results: pd.DataFrame
     named: tuple[str, str]
     metric: str = "competition"
 
     def words(self) -> list[str]:
-        """Return the verdict, and what was not compared."""
+        """Return the verdict, its numbers, and what was not compared."""
         return self.sentences
+
+    def record(self) -> dict:
+        """Return names, sentences and numbers for JSON; None where a number is not known."""
+        rows = json.loads(self.results.reset_index().to_json(orient="records"))
+        return {"one": self.named[0], "other": self.named[1], "words": self.sentences, "results": rows}
 
     def figures(self) -> "list[Figure]":
         """Return the figure of all collections, where there is something to compare."""
-        if not self.rows:
+        if self.results.empty:
             return []
-        return [plot_differences(self.rows, self.named, self.sentences[0], self.metric)]
+        return [plot_differences(self.results, self.named, self.sentences[0], self.metric)]
+
+
+def comparison_of(
+    tables: Mapping[str, pd.DataFrame],
+    programs: dict[str, pd.DataFrame],
+    named: tuple[str, str],
+    metric: str,
+    split: str,
+    others: Sequence[str] = (),
+    seeds: Mapping[str, tuple[list[float], list[float]]] | None = None,
+) -> Comparison:
+    """Return the comparison of two by the scores of each program.
+
+    Args:
+        tables: By collection ``one`` and ``other``, a row for each program by its name.
+        programs: As of :class:`Comparison`.
+        named: Names of the two.
+        metric: What is compared.
+        split: The split that the programs are of.
+        others: Sentences on what was not compared.
+        seeds: Of each collection the mean score of each seed of both.
+    """
+    results = paired_results(tables)
+    for place, column in enumerate(("one", "other")):
+        by_collection = [means[place] for means in (seeds or {}).values()]
+        results[f"{column}_seeds"] = math.nan
+        for number, name in enumerate(results.index):
+            if by_collection:  # the row of the mean, which is the last one, has all of them
+                own = by_collection[number : number + 1] or by_collection
+                results.loc[name, f"{column}_seeds"] = seed_deviation(own)
+    better = verdict(results.iloc[-1], named, metric)
+    found = f"{METRIC_WORDS.get(metric, metric)} on {split}: {better}"
+    sentences = [found, *_in_numbers(results, named), *others]
+    return Comparison(comparison_table(results, named), sentences, programs, results, named, metric)
+
+
+def _in_numbers(results: pd.DataFrame, named: tuple[str, str]) -> list[str]:
+    """Return the difference with its interval, and what the brackets are, in words."""
+    over_all = results.iloc[-1]
+    words = []
+    if not math.isnan(over_all["low"]):
+        interval = f"95 % interval {over_all['low']:+.4f} to {over_all['high']:+.4f}"
+        over = f"over {counted(int(over_all['programs']), 'program')}, p = {over_all['p_value']:.2g}"
+        words.append(f"{named[0]} - {named[1]}: {over_all['difference']:+.4f}, {interval} {over}")
+    if results[["one_seeds", "other_seeds"]].notna().any(axis=None):
+        words.append("a score is the mean of the seeds; in brackets: their standard deviation")
+    return words
 
 
 def compare_models(settings: CompareSettings) -> Comparison:
-    """Compare two runs or two models on the same graphs; write nothing.
+    """Compare two runs or two models on the same programs; write nothing.
 
-    A pair is called by the folders that hold its models: ``mine/ensemble-tile-xla``.
+    A pair is called by the folder that holds the first one's model: ``ensemble-tile-xla``. Of a model with
+    several seeds the means over them are compared.
 
     Raises:
         SettingsError: One is a run and the other a model, or they have no collection in common.
         DataError: A model, its features or the solution is missing or broken, or the two were scored on other
             runtimes.
     """
-    tables: dict[str, pd.DataFrame] = {}
-    rows = []
+    programs, tables, seeds = {}, {}, {}
     doubts = []
-    for one, other in pairs_of_models(settings):
-        table = compare_table(settings, one, other)
+    for name, (ones, others) in pairs_of_models(settings).items():
+        label = name.removeprefix("layout:")
+        table, seeds[label] = compare_table(settings, ones, others)
         if settings.split == VALID:
-            doubts += _doubted_labels(one, other)
-        tables[one.name] = table
-        collection = read_run_manifest(one)["settings"]["collection"].removeprefix("layout:")
-        rows.append(paired_row(collection, table))
-    named = settings.names()
-    better = which_is_better(rows, named, settings.metric)
-    sentences = [f"{METRIC_WORDS.get(settings.metric, settings.metric)} on {settings.split}: {better}"]
-    if left_out := collections_of_one(settings):
-        sentences.append(f"not compared: {left_out}")
-    sentences += doubts
-    return Comparison(comparison_table(rows, named), sentences, tables, rows, named, settings.metric)
+            doubts += _doubted_labels(ones[0], others[0])
+        programs[_without_seed(ones)] = tables[label] = table
+    left_out = collections_of_one(settings)
+    words = [f"not compared: {left_out}"] if left_out else []
+    found = settings.names(), settings.metric, settings.split
+    return comparison_of(tables, programs, *found, [*words, *doubts], seeds)
 
 
-def compare_runs(settings: CompareSettings) -> dict[str, pd.DataFrame]:
+def compare_runs(settings: CompareSettings) -> Comparison:
     """Print :func:`compare_models`, and draw each pair.
 
     Plots are in ``runs/comparisons``, named by both, by the metric and by the split; the one that ends in
     ``differences`` has all collections.
-
-    Returns:
-        :func:`compare_table` of each pair, by the folder name of the first one.
 
     Raises:
         SettingsError: One is a run and the other a model, or they have no collection in common.
         DataError: A model, its features or the solution is missing or broken.
     """
     comparison = compare_models(settings)
-    for (one, other), row in zip(pairs_of_models(settings), comparison.rows, strict=True):
-        names = _full_names(one, other)
-        table = comparison.programs[one.name]
+    pairs = pairs_of_models(settings)
+    for (ones, others), row in zip(pairs.values(), comparison.results.to_dict("records"), strict=False):
+        names = _full_names(ones, others)
+        table = comparison.programs[_without_seed(ones)]
         path = _picture(settings, names)
-        metric = METRIC_WORDS.get(settings.metric, settings.metric)
-        difference = f"{_plus_minus(row)}, {metric} on {settings.split}"
-        title = f"{which_is_better([row], names, settings.metric)}: {difference}"
-        models = [str(read_run_manifest(folder)["settings"].get("model")) for folder in (one, other)]
+        difference = (
+            f"{_plus_minus(row)}, {METRIC_WORDS.get(settings.metric, settings.metric)} on {settings.split}"
+        )
+        title = f"{names[0]} minus {names[1]}: {difference}"
+        if len(pairs) == 1:  # one test; a verdict on each of several would be a test too many
+            title = f"{verdict(row, names, settings.metric)}: {difference}"
+        models = [str(read_run_manifest(folders[0])["settings"].get("model")) for folders in (ones, others)]
         save_figure(plot_comparison(table, names, title, (models[0], models[1])), path)
         if settings.all:
             print(f"{names[0]} minus {names[1]}: {difference}\n\n{table_text(table)}\n\nplot: {path}\n")
     print_comparison(comparison)
-    path = _picture(settings, _full_names(*settings.folders()), "-differences")
+    folders = settings.folders()
+    path = _picture(settings, _full_names(folders[:1], folders[1:]), "-differences")
     (figure,) = comparison.figures()
     save_figure(figure, path)
     print(f"plot: {path}, with one of each collection beside it; a row for each program: --all")
-    return comparison.programs
+    return comparison
 
 
-def _full_names(one: Path, other: Path) -> tuple[str, str]:
+def _full_names(ones: Sequence[Path], others: Sequence[Path]) -> tuple[str, str]:
     """Return the names of two runs, or of two models with their run's; where both are one, the paths."""
-    names = [f"{path.parent.name}/{path.name}" if _is_model(path) else path.name for path in (one, other)]
-    return (names[0], names[1]) if names[0] != names[1] else (str(one), str(other))
+    names = []
+    for folders in (ones, others):
+        in_run = _is_model(folders[0]) or not folders[0].is_dir()  # a model, or one of a run: mine/gnn
+        names.append(f"{folders[0].parent.name}/{_without_seed(folders)}" if in_run else folders[0].name)
+    return (names[0], names[1]) if names[0] != names[1] else (str(ones[0]), str(others[0]))
+
+
+def _without_seed(folders: Sequence[Path]) -> str:
+    """Return the name of a model's folder; of several seeds without the number of the first one."""
+    name = folders[0].name
+    return name if len(folders) == 1 else re.sub(r"-s\d+$", "", name)
 
 
 def _is_model(folder: Path) -> bool:
@@ -495,79 +566,39 @@ def print_comparison(comparison: Comparison) -> None:
     print(*comparison.words(), sep="\n")
 
 
-def paired_row(collection: str, table: pd.DataFrame) -> dict:
-    """Return the facts of a collection: its name, number of programs, both means and their difference."""
-    means = {"one": table["one"].mean(), "other": table["other"].mean()}
-    return {"collection": collection, "programs": len(table), **means, **paired_difference(table)}
-
-
 def _plus_minus(facts: Mapping[str, float]) -> str:
     error = facts["standard_error"]
-    return f"{facts['mean']:+z.4f}" + ("" if math.isnan(error) else f" ± {error:.4f}")
+    return f"{facts['difference']:+z.4f}" + ("" if math.isnan(error) else f" ± {error:.4f}")
 
 
-def comparison_table(rows: Sequence[dict], named: tuple[str, str]) -> pd.DataFrame:
-    """Return a line for each collection and, of several, for their mean, as texts."""
-    lines = list(rows)
-    if len(rows) > 1:
-        means = {column: float(np.mean([row[column] for row in rows])) for column in ("one", "other")}
-        counts = {name: sum(row[name] for row in rows) for name in ("programs", "higher", "equal", "lower")}
-        lines.append({"collection": f"mean of {len(rows)}", **means, **counts, **mean_difference(rows)})
+def _with_seeds(mean: float, deviation: float) -> str:
+    return f"{mean:.3f}" + ("" if math.isnan(deviation) else f" ({deviation:.3f})")
+
+
+def comparison_table(results: pd.DataFrame, named: tuple[str, str]) -> pd.DataFrame:
+    """Return the results as texts, a line for each collection and, of several, for their mean."""
     return pd.DataFrame(
         {
-            "collection": line["collection"],
+            "collection": name,
             "programs": str(line["programs"]),
-            named[0]: f"{line['one']:.3f}",
-            named[1]: f"{line['other']:.3f}",
-            "first - second": _plus_minus(line),
+            named[0]: _with_seeds(line["one"], line["one_seeds"]),
+            named[1]: _with_seeds(line["other"], line["other_seeds"]),
+            f"{named[0]} - {named[1]}": _plus_minus(line),
             "higher, equal, lower": f"{line['higher']}, {line['equal']}, {line['lower']}",
         }
-        for line in lines
+        for name, line in zip(results.index, results.to_dict("records"), strict=True)
     )
 
 
-def mean_difference(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean difference over collections, with its standard error and degrees of freedom.
-
-    Args:
-        rows: :func:`paired_difference` of each collection, and its number of ``programs``.
-
-    Returns:
-        ``mean``, ``standard_error`` and ``freedom`` (Welch and Satterthwaite: of a sum of variances). NaN
-        where a collection has a single program.
-    """
-    squares = np.array([row["standard_error"] ** 2 for row in rows])
-    counts = np.array([row["programs"] for row in rows])
-    parts = squares**2 / np.maximum(counts - 1, 1)
-    return {
-        "mean": float(np.mean([row["mean"] for row in rows])),
-        "standard_error": float(np.sqrt(squares.sum()) / len(rows)),
-        "freedom": float(squares.sum() ** 2 / parts.sum()) if parts.sum() > 0 else math.nan,
-    }
-
-
-def which_is_better(rows: Sequence[dict], named: tuple[str, str], metric: str) -> str:
-    """Return :func:`verdict` on the mean difference over collections.
-
-    Args:
-        rows: :func:`paired_row` of each collection.
-        named: Names of the two.
-        metric: The metric; of a ``top_K_error`` lower is better.
-    """
-    facts = mean_difference(rows)
-    freedom = facts["freedom"]
-    graphs = round(freedom) + 1 if math.isfinite(freedom) else min(row["programs"] for row in rows)
-    return verdict(facts, graphs, named, metric)
-
-
 def collections_of_one(settings: CompareSettings) -> str:
-    """Return the collections that only one of two runs has an ensemble of, in words; empty for models."""
-    one, other = settings.folders()
-    if _is_model(one):
+    """Return the collections that only one of two models has, in words; empty for folders of one model."""
+    both = {getattr(settings, field): _models(settings, field, folder) for field, folder in _named(settings)}
+    if any(map(_is_model, settings.folders())):
         return ""
+    has = {typed: {*models} for typed, models in both.items()}
     only = []
     for collection in COLLECTIONS:
-        there = [(run / f"ensemble-{collection.slug}" / MANIFEST).is_file() for run in (one, other)]
-        if there[0] != there[1]:
-            only.append(f"{collection.name} (only {settings.one if there[0] else settings.other} has it)")
+        owners = [typed for typed, names in has.items() if collection.name in names]
+        if 0 < len(owners) < len(has):
+            only.append(f"{collection.name} (only {owners[0]} has it)")
     return ", ".join(only)

@@ -10,19 +10,20 @@ import numpy as np
 import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, get_collection
-from fastslow.competition.metrics import collection_score, competition_score
+from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, printable
 from fastslow.core.files import atomic_path, digest
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.shown import Shown
 from fastslow.core.tables import sentences_text, table_markdown, table_text
+from fastslow.evaluation.paired import clustered_mean, seed_deviation
 from fastslow.evaluation.run_record import PICTURES, PLACED, read_run_record
-from fastslow.evaluation.scores import as_submitted, runtimes_of, solution_of
+from fastslow.evaluation.scores import as_submitted, competition_score, runtimes_of, solution_of
 from fastslow.evaluation.standing import TEAMS, standing_of
 from fastslow.evaluation.submission_record import read_submission_record, require_recorded
 from fastslow.evaluation.training_files import wall_seconds
-from fastslow.runs.predictions import RUN_FILES, models_of, read_predictions, read_run_manifest
+from fastslow.runs.predictions import RUN_FILES, models_by_collection, read_predictions, read_run_manifest
 
 _NAMES = tuple(collection.name for collection in COLLECTIONS)
 _WIDTH = 80  # of a terminal
@@ -55,10 +56,14 @@ class Leaderboard(Shown):
             ``settings`` are the preset and what the command changed. ``hours`` are wall
             hours in which a notebook of the run was executed. ``valid COLLECTION`` and
             ``test COLLECTION`` are the mean over programs of Kendall's tau or 1 - slowdown of the top 5.
+            Equal predictions of a layout program count on valid as in random order, on test as in the file's
+            order, which a submission lists.
             ``valid`` and ``test`` are the mean of the five, ``valid_error`` and ``test_error`` its standard
-            error over programs. ``public`` and ``private`` are Kaggle's scores of the run's CSV, ``place``
-            and ``medal`` where the private one would have stood on the final board. A blend of submissions
-            has a row of its own, with the model ``blend``. What is not known is NaN. Scores of two rows
+            error over programs, both searches of a program together. ``valid_seeds`` and ``test_seeds`` are
+            the standard deviation of this mean over the seeds, where there are several. ``public`` and
+            ``private`` are Kaggle's scores of the run's CSV, ``place`` and ``medal`` where the private one
+            would have stood on the final board. A blend of submissions has a row of its own, with the model
+            ``blend``. What is not known is NaN. Scores of two rows
             compare where ``valid programs`` (``test programs``) is equal, a mark of the programs that they
             are a mean over, and of the number of configurations that were predicted of each.
         left_out: Why folders are not in it, a sentence each.
@@ -194,7 +199,7 @@ def leaderboard(settings: LeaderboardSettings) -> Leaderboard:
     folders, left_out = _folders(resolve("runs"))
     runs = [_Run(folder) for folder in folders if folder.name not in (PICTURES, PLACED)]
     scores = [f"{split} {name}" for split in (VALID, TEST) for name in _NAMES]
-    means = [f"{split}{what}" for split in (VALID, TEST) for what in ("", "_error")]
+    means = [f"{split}{what}" for split in (VALID, TEST) for what in ("", "_error", "_seeds")]
     numbers = ["hours", *scores, *means, *_KAGGLE]
     columns = ["run", "model", "seeds", "settings", "created", *numbers, "place", "medal", "programs"]
     blends = _Blends(resolve("submissions"), {folder.name for folder in folders})
@@ -296,8 +301,8 @@ class _Blends:
                 yield self._row(path, record)
 
     def _row(self, path: Path, record: dict) -> dict:
-        members = [f"{name}*{weight:g}" for name, weight in record["blend"].items()]
-        row = {"run": printable(path.stem), "model": "blend", "seeds": 1, "settings": " ".join(members)}
+        members = [f"{name} (weight {weight:g})" for name, weight in record["blend"].items()]
+        row = {"run": printable(path.stem), "model": "blend", "seeds": 1, "settings": " and ".join(members)}
         row |= {"created": record["created"], TEST: record.get("test_mean")}
         row |= {f"{TEST} {name}": score for name, score in record.get("test", {}).items()}
         row["programs"] = {f"{TEST} {name}": names for name, names in record.get("programs", {}).items()}
@@ -335,16 +340,10 @@ class _Run:
 
     def rows(self) -> Iterator[dict]:
         """Yield a row for each model, see :class:`Leaderboard`."""
-        models: dict[str, dict[str, list[Path]]] = {}  # by name and collection, a folder for each seed
         runs = [path for path, made in self.manifests.items() if "collection" in made["settings"]]
         tried = {path: self._try(self._score, path) for path in runs}
         scores = {path: score for path, score in tried.items() if score}
-        for name in _NAMES:
-            of_it = [path for path in scores if self.manifests[path]["settings"]["collection"] == name]
-            by_name = {path.name: path for path in of_it}
-            seeds_of = models_of({run: self.manifests[path] for run, path in by_name.items()})
-            for model, seeds in seeds_of.items():
-                models.setdefault(model, {})[name] = [by_name[seed] for seed in seeds]
+        models = models_by_collection({path: self.manifests[path] for path in scores})
         if not models and not self.left_out:
             self.left_out.append(printable(f"{self.folder}: holds no finished model"))
         for model, folders in models.items():
@@ -376,21 +375,25 @@ class _Run:
         row["hours"] = self._hours
         programs = row["programs"] = dict[str, list]()
         for split in (VALID, TEST):
-            means, squares = {}, []
+            by_program: dict[str, pd.Series] = {}
+            seed_means: dict[str, list[float]] = {}
             for name, seeds in folders.items():
-                by_program = pd.DataFrame([scores[folder][split] for folder in seeds]).mean()
-                names = sorted(by_program.index)
+                of_seeds = pd.DataFrame([scores[folder][split] for folder in seeds])
+                by_program[name] = of_seeds.mean()
+                seed_means[name] = of_seeds.mean(axis=1).tolist()
+                names = sorted(of_seeds.columns)
                 if split == VALID:  # of which a run with MODELS= predicts a part of the configurations
                     sizes = self._sizes[seeds[0]]
                     programs[f"{split} {name}"] = [(program, sizes.get(program)) for program in names]
                 else:
                     programs[f"{split} {name}"] = names
-                means[name] = by_program.mean()
-                squares.append(by_program.var(ddof=1) / len(by_program) if len(by_program) else np.nan)
+            means = {name: own.mean() for name, own in by_program.items()}
             row |= {f"{split} {name}": mean for name, mean in means.items()}
             if len(means) == len(_NAMES):
                 row[split] = competition_score(means)
-                row[f"{split}_error"] = np.sqrt(np.sum(squares)) / len(means)
+                row[f"{split}_seeds"] = seed_deviation(seed_means.values())
+            if len(means) == len(_NAMES) and all(map(len, by_program.values())):
+                row[f"{split}_error"] = clustered_mean(by_program)["standard_error"]
         ensemble = any(manifest["settings"].get("model") == "ensemble" for manifest in made)
         csv = resolve(f"submissions/{self.folder.name}.csv")
         known = ensemble and csv.with_suffix(".json").is_file() and self._try(read_submission_record, csv)

@@ -53,7 +53,7 @@ import pandas as pd
 from annotated_types import Ge, Le, Len
 from pydantic import AfterValidator
 
-from fastslow.competition.catalog import PREDICTED_SPLITS, VALID, Collection
+from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, VALID, Collection
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_manifest
 from fastslow.core.errors import DataError, SettingsError, listed, printable
@@ -329,6 +329,24 @@ def models_of(manifests: Mapping[str, dict]) -> dict[str, list[str]]:
         name if short.count(name) == 1 else members[0]: members
         for name, members in zip(short, runs, strict=True)
     }
+
+
+def models_by_collection(manifests: Mapping[Path, dict]) -> dict[str, dict[str, list[Path]]]:
+    """Group the run folders of a run, given the manifest of each, by model and by collection.
+
+    Returns:
+        By name of the model (``gnn``), by name of the collection, the folder of each seed.
+    """
+    models: dict[str, dict[str, list[Path]]] = {}
+    for collection in COLLECTIONS:
+        of_it = {
+            path.name: path
+            for path, manifest in manifests.items()
+            if manifest["settings"]["collection"] == collection.name
+        }
+        for model, seeds in models_of({name: manifests[path] for name, path in of_it.items()}).items():
+            models.setdefault(model, {})[collection.name] = [of_it[seed] for seed in seeds]
+    return models
 
 
 def _model_name(run: str, settings: Mapping) -> str:

@@ -4,22 +4,19 @@ from pathlib import Path
 
 import pandas as pd
 
-from fastslow.competition.catalog import COLLECTIONS, VALID
+from fastslow.competition.catalog import COLLECTIONS, TEST, VALID
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import Unread, find_data
 from fastslow.core.tables import table_text
 from fastslow.evaluation.agreement import agreement, summary, without_counterpart
 from fastslow.evaluation.blend import require_one_release
 from fastslow.evaluation.compare import (
-    METRIC_WORDS,
     CompareSettings,
     Comparison,
     compare_models,
     compare_runs,
-    comparison_table,
-    paired_row,
+    comparison_of,
     print_comparison,
-    which_is_better,
 )
 from fastslow.evaluation.scores import SOLUTION, score_submission, solution_of
 
@@ -32,16 +29,18 @@ _WORDS = {
 }
 
 
-def compare(settings: CompareSettings) -> None:
+def compare(settings: CompareSettings) -> dict:
     """Print which of two is better, and how far two submissions rank alike.
+
+    Returns:
+        Names, sentences and numbers, see :meth:`fastslow.evaluation.compare.Comparison.record`.
 
     Raises:
         SettingsError: The two are not of one sort, or belong to different collections.
         DataError: One of them is missing or broken.
     """
     if not _are_submissions(settings):
-        compare_runs(settings)
-        return
+        return compare_runs(settings).record()
     comparison = compare_submissions(settings)
     print("How far they rank alike, whatever the true runtimes are:\n")
     alike = summary(agreement(*settings.folders()))
@@ -50,6 +49,7 @@ def compare(settings: CompareSettings) -> None:
     for table in comparison.programs.values() if settings.all else ():
         print(f"{table_text(table)}\n")
     print_comparison(comparison)
+    return comparison.record()
 
 
 def compare_two(settings: CompareSettings) -> Comparison:
@@ -99,20 +99,20 @@ def compare_submissions(settings: CompareSettings) -> Comparison:
     named = settings.names()
     if solution is None:
         reason = f"no verdict: {settings.data_root} has no {SOLUTION}; give data_root=FOLDER"
-        return Comparison(pd.DataFrame(), [reason, *lacking], {}, [], named)
+        return Comparison(pd.DataFrame(), [reason, *lacking], {}, pd.DataFrame(), named)
     try:
         scores = [_scores(path, solution) for path in (one, other)]
     except DataError as error:
-        return Comparison(pd.DataFrame(), [f"no verdict: {error}", *lacking], {}, [], named)
-    tables = {}
+        found = [f"no verdict: {error}", *lacking]
+        return Comparison(pd.DataFrame(), found, {}, pd.DataFrame(), named)
+    tables, rows = {}, {}
     for collection in COLLECTIONS:
         if collection.name in scores[0]:
             table = pd.DataFrame({"one": scores[0][collection.name], "other": scores[1][collection.name]})
             table = table.assign(difference=table["one"] - table["other"])
-            tables[collection.slug] = table.rename_axis("row").sort_values("difference")
-    rows = [paired_row(slug.removeprefix("layout-").replace("-", ":"), t) for slug, t in tables.items()]
-    verdict = f"{METRIC_WORDS['competition']} on test: {which_is_better(rows, named, 'competition')}"
-    return Comparison(comparison_table(rows, named), [verdict, *lacking], tables, rows, named)
+            rows[collection.slug] = table.rename_axis("row").sort_values("difference")
+            tables[collection.name.removeprefix("layout:")] = table.rename(lambda row: row.rpartition(":")[2])
+    return comparison_of(tables, rows, named, "competition", TEST, lacking)
 
 
 def _scores(path: Path, solution: dict) -> dict[str, dict[str, float]]:

@@ -1,0 +1,152 @@
+"""Means over collections and paired differences, with a program as the unit.
+
+The two searches of a program, ``default`` and ``random``, are not independent: where a model ranks one well,
+it mostly ranks the other well too. Their scores are added before a variance is estimated.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+LEAST = 6
+"""Programs that a verdict needs: of fewer a sign test has no result below 5 %."""
+CONFIDENCE = 0.95
+"""Of the interval of a difference; a verdict needs a p-value below the rest."""
+MEAN = "mean of {}"
+"""Name of the row of several collections."""
+
+
+def clustered_mean(values: Mapping[str, pd.Series]) -> dict[str, float]:
+    """Return the mean over collections of the mean over programs, with its standard error over programs.
+
+    A program that several collections hold, by its name, is one draw: its residuals, each weighted as in the
+    mean, are added first (Liang and Zeger, "Longitudinal data analysis using generalized linear models",
+    Biometrika 1986, with n / (n - 1) for each collection). Programs of one architecture are not independent
+    either, so that the true error is larger.
+
+    Args:
+        values: By collection, a value for each program, one or more.
+
+    Returns:
+        ``mean``; ``standard_error``, NaN where a collection has a single program; ``freedom``, the degrees
+        of freedom (Welch and Satterthwaite; collections that share programs are one sample), NaN where the
+        error is 0 or not known; ``programs``, the number of different ones.
+    """
+    residuals = {}
+    for name, own in values.items():
+        count = len(own)
+        scale = math.sqrt(count / (count - 1)) if count > 1 else math.nan
+        residuals[name] = (own - own.mean()) * scale / count / len(values)
+    there = pd.DataFrame({name: pd.Series(1, own.index) for name, own in values.items()}).notna()
+    known = not any(len(own) < 2 for own in values.values())
+    by_program = pd.DataFrame(residuals).sum(axis=1).reindex(there.index)
+    squares = by_program.to_numpy() ** 2
+    parts = 0.0
+    for sample in _samples(there):
+        parts += squares[sample].sum() ** 2 / max(sample.sum() - 1, 1)
+    variance = squares.sum() if known else math.nan
+    return {
+        "mean": float(np.mean([own.mean() for own in values.values()])),
+        "standard_error": math.sqrt(variance),
+        "freedom": variance**2 / parts if parts > 0 else math.nan,
+        "programs": len(there),
+    }
+
+
+def _samples(there: pd.DataFrame) -> list[np.ndarray]:
+    """Return the programs, ``(programs,)`` bool each, of collections that share programs with each other.
+
+    Args:
+        there: Which program (row) is in which collection (column).
+    """
+    samples: list[np.ndarray] = []
+    for name in there:
+        sample = there[name].to_numpy()
+        apart = [other for other in samples if not (other & sample).any()]
+        for other in samples:
+            if (other & sample).any():
+                sample = sample | other
+        samples = [*apart, sample]
+    return samples
+
+
+def seed_deviation(means: Iterable[Sequence[float]]) -> float:
+    """Return the standard deviation over seeds of the mean over collections; NaN where it is not known.
+
+    Args:
+        means: For each collection the mean of each seed, equally many.
+    """
+    by_seed = [*means]
+    seeds = len(by_seed[0])
+    if seeds < 2 or any(len(own) != seeds for own in by_seed):
+        return math.nan
+    return float(np.std(np.mean(by_seed, axis=0), ddof=1))
+
+
+def paired_results(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return the paired difference of two models on each collection and, of several, on their mean.
+
+    Args:
+        tables: By collection ``one`` and ``other``, a row for each program by its name.
+
+    Returns:
+        Rows by ``collection``, the last one of several ``mean of N``: ``programs``, the number of different
+        ones; means ``one`` and ``other``; ``difference`` of one - other; ``standard_error``; ``low`` and
+        ``high``, its 95 % interval by Student's t, of six programs or more; ``p_value`` of the paired t test,
+        not below the one of a sign test; ``higher``, ``equal`` and ``lower``, numbers of programs. What is
+        not known is NaN.
+    """
+    rows = {name: _paired_row({name: table}) for name, table in tables.items()}
+    if len(tables) > 1:
+        rows[MEAN.format(len(tables))] = _paired_row(tables)
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("collection")
+
+
+def _paired_row(tables: Mapping[str, pd.DataFrame]) -> dict[str, float]:
+    """Return the row of some collections together, see :func:`paired_results`."""
+    from scipy.stats import t as student  # a second
+
+    differences = {name: table["one"] - table["other"] for name, table in tables.items()}
+    facts = clustered_mean(differences)
+    mean, error, freedom, programs = facts.values()
+    reach, chance = 0.0, float(mean == 0)
+    if error:  # or NaN
+        reach = student.ppf((1 + CONFIDENCE) / 2, freedom) * error
+        chance = 2 * student.sf(abs(mean) / error, freedom)
+    if programs < LEAST:
+        reach = math.nan
+    weighted = {name: own / len(own) for name, own in differences.items()}
+    by_program = pd.DataFrame(weighted).sum(axis=1)
+    return {
+        "programs": programs,
+        "one": float(np.mean([table["one"].mean() for table in tables.values()])),
+        "other": float(np.mean([table["other"].mean() for table in tables.values()])),
+        "difference": mean,
+        "standard_error": error,
+        "low": mean - reach,
+        "high": mean + reach,
+        "p_value": float(np.maximum(chance, 0.5 ** (programs - 1))),
+        "higher": int((by_program > 0).sum()),
+        "equal": int((by_program == 0).sum()),
+        "lower": int((by_program < 0).sum()),
+    }
+
+
+def verdict(facts: Mapping[str, float], names: tuple[str, str], metric: str) -> str:
+    """Return the sentence that names the better of two, where their difference is beyond chance at 5 %.
+
+    Args:
+        facts: A row of :func:`paired_results`.
+        names: Names of the two.
+        metric: The metric; of a ``top_K_error`` lower is better.
+    """
+    if facts["programs"] < LEAST:
+        return f"too few programs for a verdict ({facts['programs']:.0f}, {LEAST} are needed)"
+    if math.isnan(facts["p_value"]):
+        return "too few programs for a verdict (a collection has a single one)"
+    if facts["p_value"] >= 1 - CONFIDENCE:
+        return "no difference beyond chance"
+    lower_is_better = metric.endswith("_error")
+    return f"{names[int((facts['difference'] < 0) != lower_is_better)]} is better"
