@@ -99,7 +99,7 @@ def test_a_collection_of_one_program_leaves_the_error_unknown():
     differences = {"many": pd.Series([0.5] * 7), "one": pd.Series([0.5], ["other"])}
     facts = clustered_mean(differences)
     assert math.isnan(facts["standard_error"]) and math.isnan(facts["freedom"])
-    tables = {name: pd.DataFrame({"one": own, "other": 0.0}) for name, own in differences.items()}
+    tables = {name: pd.DataFrame({"one": one, "other": 0.0}) for name, one in differences.items()}
     said = verdict(paired_results(tables).iloc[-1], NAMES, "tau")
     assert said == "too few programs for a verdict (a collection has a single one)"
 

@@ -101,9 +101,9 @@ Models = dict[str, list[Path]]
 
 
 def pairs_of_models(settings: CompareSettings) -> dict[str, tuple[list[Path], list[Path]]]:
-    """Return the folders of two models on each collection that both have: by its name, those of each seed.
+    """Return by collection the folders of both models, one for each seed, where both have the collection.
 
-    Of a run they are its ensembles or, where it has none, those of its only model.
+    The models of a run are its ensembles, or its only model without any.
 
     Raises:
         SettingsError: One is a run and the other the folder of one model, or they have no collection in
@@ -442,8 +442,8 @@ def comparison_of(
         programs: As of :class:`Comparison`.
         named: Names of the two.
         metric: What is compared.
-        split: The split that the programs are of.
-        others: Sentences on what was not compared.
+        split: The split of the programs.
+        others: Further sentences, such as the collections that were not compared.
         seeds: Of each collection the mean score of each seed of both.
     """
     results = paired_results(tables)
@@ -452,8 +452,8 @@ def comparison_of(
         results[f"{column}_seeds"] = math.nan
         for number, name in enumerate(results.index):
             if by_collection:  # the row of the mean, which is the last one, has all of them
-                own = by_collection[number : number + 1] or by_collection
-                results.loc[name, f"{column}_seeds"] = seed_deviation(own)
+                part = by_collection[number : number + 1] or by_collection
+                results.loc[name, f"{column}_seeds"] = seed_deviation(part)
     better = verdict(results.iloc[-1], named, metric)
     found = f"{METRIC_WORDS.get(metric, metric)} on {split}: {better}"
     sentences = [found, *_in_numbers(results, named), *others]

@@ -387,7 +387,7 @@ class _Run:
                     programs[f"{split} {name}"] = [(program, sizes.get(program)) for program in names]
                 else:
                     programs[f"{split} {name}"] = names
-            means = {name: own.mean() for name, own in by_program.items()}
+            means = {name: values.mean() for name, values in by_program.items()}
             row |= {f"{split} {name}": mean for name, mean in means.items()}
             if len(means) == len(_NAMES):
                 row[split] = competition_score(means)

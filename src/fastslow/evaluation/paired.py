@@ -21,26 +21,25 @@ MEAN = "mean of {}"
 def clustered_mean(values: Mapping[str, pd.Series]) -> dict[str, float]:
     """Return the mean over collections of the mean over programs, with its standard error over programs.
 
-    A program that several collections hold, by its name, is one draw: its residuals, each weighted as in the
-    mean, are added first (Liang and Zeger, "Longitudinal data analysis using generalized linear models",
-    Biometrika 1986, with n / (n - 1) for each collection). Programs of one architecture are not independent
-    either, so that the true error is larger.
+    A program that several collections hold, by its name, is one draw. Its residuals, each with its weight in
+    the mean, are added first, with n / (n - 1) for each collection (Liang and Zeger, Biometrika 1986).
+    Programs of one architecture are not independent either, so that the true error is larger.
 
     Args:
         values: By collection, a value for each program, one or more.
 
     Returns:
-        ``mean``; ``standard_error``, NaN where a collection has a single program; ``freedom``, the degrees
-        of freedom (Welch and Satterthwaite; collections that share programs are one sample), NaN where the
-        error is 0 or not known; ``programs``, the number of different ones.
+        ``mean``, ``standard_error``, its degrees of ``freedom`` and the number of different ``programs``.
+        The error is NaN where a collection has a single program. The degrees are by Welch and Satterthwaite,
+        with collections that share programs as one sample, and NaN where the error is 0 or NaN.
     """
     residuals = {}
-    for name, own in values.items():
-        count = len(own)
+    for name, scores in values.items():
+        count = len(scores)
         scale = math.sqrt(count / (count - 1)) if count > 1 else math.nan
-        residuals[name] = (own - own.mean()) * scale / count / len(values)
-    there = pd.DataFrame({name: pd.Series(1, own.index) for name, own in values.items()}).notna()
-    known = not any(len(own) < 2 for own in values.values())
+        residuals[name] = (scores - scores.mean()) * scale / count / len(values)
+    there = pd.DataFrame({name: pd.Series(1, scores.index) for name, scores in values.items()}).notna()
+    known = not any(len(scores) < 2 for scores in values.values())
     by_program = pd.DataFrame(residuals).sum(axis=1).reindex(there.index)
     squares = by_program.to_numpy() ** 2
     parts = 0.0
@@ -48,7 +47,7 @@ def clustered_mean(values: Mapping[str, pd.Series]) -> dict[str, float]:
         parts += squares[sample].sum() ** 2 / max(sample.sum() - 1, 1)
     variance = squares.sum() if known else math.nan
     return {
-        "mean": float(np.mean([own.mean() for own in values.values()])),
+        "mean": float(np.mean([scores.mean() for scores in values.values()])),
         "standard_error": math.sqrt(variance),
         "freedom": variance**2 / parts if parts > 0 else math.nan,
         "programs": len(there),
@@ -80,7 +79,7 @@ def seed_deviation(means: Iterable[Sequence[float]]) -> float:
     """
     by_seed = [*means]
     seeds = len(by_seed[0])
-    if seeds < 2 or any(len(own) != seeds for own in by_seed):
+    if seeds < 2 or any(len(part) != seeds for part in by_seed):
         return math.nan
     return float(np.std(np.mean(by_seed, axis=0), ddof=1))
 
@@ -92,11 +91,11 @@ def paired_results(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         tables: By collection ``one`` and ``other``, a row for each program by its name.
 
     Returns:
-        Rows by ``collection``, the last one of several ``mean of N``: ``programs``, the number of different
-        ones; means ``one`` and ``other``; ``difference`` of one - other; ``standard_error``; ``low`` and
-        ``high``, its 95 % interval by Student's t, of six programs or more; ``p_value`` of the paired t test,
-        not below the one of a sign test; ``higher``, ``equal`` and ``lower``, numbers of programs. What is
-        not known is NaN.
+        Rows by ``collection``, the last one of several ``mean of N``. ``programs`` is the number of different
+        ones. ``one`` and ``other`` are means, ``difference`` is one - other with its ``standard_error``. Its
+        95 % interval by Student's t goes from ``low`` to ``high``, given six programs or more. A paired t
+        test has the ``p_value``, but not below the p-value of a sign test. ``higher``, ``equal`` and
+        ``lower`` are numbers of programs. NaN is not known.
     """
     rows = {name: _paired_row({name: table}) for name, table in tables.items()}
     if len(tables) > 1:
@@ -117,7 +116,7 @@ def _paired_row(tables: Mapping[str, pd.DataFrame]) -> dict[str, float]:
         chance = 2 * student.sf(abs(mean) / error, freedom)
     if programs < LEAST:
         reach = math.nan
-    weighted = {name: own / len(own) for name, own in differences.items()}
+    weighted = {name: part / len(part) for name, part in differences.items()}
     by_program = pd.DataFrame(weighted).sum(axis=1)
     return {
         "programs": programs,

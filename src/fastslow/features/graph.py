@@ -203,7 +203,7 @@ def trainable(sources: Mapping[str, GraphSet]) -> list[str]:
 def with_signal(sources: Mapping[str, GraphSet]) -> list[str]:
     """Return the train graphs that a model may learn from; there may be none.
 
-    Left out are those of :func:`held_out`, and those whose runtimes are all equal: they carry no signal.
+    The graphs of :func:`held_out` are left out, and graphs of equal runtimes: they carry no signal.
 
     Args:
         sources: Graphs of every collection that is read, by the prefix of its graphs' names.
@@ -221,13 +221,13 @@ def with_signal(sources: Mapping[str, GraphSet]) -> list[str]:
 
 
 def held_out(sources: Mapping[str, GraphSet]) -> dict[str, str]:
-    """Return the train programs that are predicted in any of the collections, and what they are called there.
+    """Return the train programs that are predicted in any of the collections, each with its name there.
 
     The score on a program trained on is optimistically biased. A copy is known by its name, which collections
     share, or by its content: the names of the competition's test files tell nothing.
     """
     programs = {
-        split: [(name, own.content(split, name)) for own in sources.values() for name in own.names(split)]
+        split: [(name, of.content(split, name)) for of in sources.values() for name in of.names(split)]
         for split in (TRAIN, *PREDICTED_SPLITS)
     }
     train = programs.pop(TRAIN)
