@@ -118,4 +118,5 @@ def test_the_numbers_of_a_comparison_agree_with_each_other():
 
 def test_the_deviation_over_seeds_is_the_one_of_their_means():
     assert seed_deviation([[1.0, 2.0], [3.0, 6.0]]) == pytest.approx(np.std([2, 4], ddof=1))
-    assert math.isnan(seed_deviation([[1.0]])) and math.isnan(seed_deviation([[1.0, 2.0], [1.0]]))
+    assert seed_deviation([[1.0, 2.0], [3.0]]) == pytest.approx(np.std([2, 2.5], ddof=1))
+    assert math.isnan(seed_deviation([[1.0]])) and math.isnan(seed_deviation([[1.0, 2.0], [1.0] * 3]))

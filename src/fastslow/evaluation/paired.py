@@ -75,13 +75,14 @@ def seed_deviation(means: Iterable[Sequence[float]]) -> float:
     """Return the standard deviation over seeds of the mean over collections; NaN where it is not known.
 
     Args:
-        means: For each collection the mean of each seed, equally many.
+        means: For each collection the mean of each seed, equally many. A collection with a single seed, such
+            as tile, adds no deviation.
     """
     by_seed = [*means]
-    seeds = len(by_seed[0])
-    if seeds < 2 or any(len(part) != seeds for part in by_seed):
+    seeds = max(map(len, by_seed))
+    if seeds < 2 or any(len(part) not in (1, seeds) for part in by_seed):
         return math.nan
-    return float(np.std(np.mean(by_seed, axis=0), ddof=1))
+    return float(np.std(np.mean([np.broadcast_to(part, seeds) for part in by_seed], axis=0), ddof=1))
 
 
 def paired_results(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
