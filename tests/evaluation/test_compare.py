@@ -210,8 +210,10 @@ def test_models_with_seeds_are_compared_over_their_collections(features, tmp_pat
             assert found.results.loc[label, f"{column}_seeds"] == pytest.approx(taus.mean(axis=1).std())
     assert found.results.loc["mean of 2", "other_seeds"] > 0 and "(0." in found.table["beta"].iloc[-1]
     assert "a score is the mean of the seeds; in brackets: their standard deviation" in found.words()
-    of_model = fastslow.compare("alpha/alpha", "beta")
-    pd.testing.assert_frame_equal(of_model.results, found.results)
+    for typed in ("alpha/alpha", "runs/alpha/alpha", "runs/alpha"):
+        pd.testing.assert_frame_equal(fastslow.compare(typed, "beta").results, found.results)
+    with pytest.raises(SettingsError, match="other: one is a run, .* layout:xla:default, which one has not"):
+        fastslow.compare("one", "beta/beta-layout-xla-default-s0")
     assert "layout:xla:default (only beta has it)" in " ".join(fastslow.compare("one", "beta").words())
     titles = []
     monkeypatch.setattr(

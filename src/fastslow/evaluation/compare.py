@@ -78,8 +78,7 @@ class CompareSettings(Settings):
         A name that is no path is a run under ``runs``. Where one of the two has no run, such as a blend, the
         submissions of both are compared.
         """
-        typed = self.one, self.other
-        one, other = (resolve(name) if resolve(name).exists() else resolve("runs") / name for name in typed)
+        one, other = _path_of(self.one), _path_of(self.other)
         if one.exists() and other.exists():
             return one, other
         submissions = submission_path(self.one), submission_path(self.other)
@@ -94,6 +93,18 @@ class CompareSettings(Settings):
         """Check that two things are given."""
         for field in ("one", "other"):
             self.require(bool(getattr(self, field)), field, "a run or submission: fastslow compare ONE OTHER")
+
+
+def _path_of(name: str) -> Path:
+    """Return the path of a run, of a folder, or of a model of a run, which is none (``runs/mine/gnn``)."""
+    paths = resolve(name), resolve("runs") / name
+    there = [path for path in paths if path.exists()] or [p for p in paths if _is_run(p.parent)]
+    return there[0] if there else paths[1]
+
+
+def _is_run(folder: Path) -> bool:
+    """Return whether a folder has models or other steps of a run in it."""
+    return any(folder.glob(f"*/{MANIFEST}"))
 
 
 Models = dict[str, list[Path]]
@@ -175,11 +186,13 @@ def _how_to_compare(settings: CompareSettings, both: tuple[Models, Models], sing
     typed = settings.one, settings.other
     ((collection, _),) = both[single].items()
     of_run = both[not single]
-    folder = of_run.get(collection, next(iter(of_run.values())))[0]
-    examples = [f"{folder.parent.name}/{folder.name}", typed[single]]
-    first, second = examples if single else reversed(examples)
     kind = "a run" if settings.folders()[not single].is_dir() else "a model of a run"
     problem = f"{typed[not single]} is {kind}, {typed[single]} is one model of {collection}"
+    if collection not in of_run:
+        return f"{problem}, which {typed[not single]} has not. Compare two runs"
+    folder = of_run[collection][0]
+    examples = [f"{folder.parent.name}/{folder.name}", typed[single]]
+    first, second = examples if single else reversed(examples)
     return f"{problem}. Compare two runs, or give {first} and {second}"
 
 
