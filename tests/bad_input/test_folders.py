@@ -9,8 +9,8 @@ import torch
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError
 from fastslow.networks.training.train import Training
-from fastslow.runs.features_folder import Features, read_graph
-from fastslow.runs.predictions import PREDICTIONS, read_run_manifest
+from fastslow.runs.features_folder import Features, read_graph, read_scaler
+from fastslow.runs.predictions import PREDICTIONS, read_predictions, read_run_manifest
 from fastslow.runs.tensors import SET_ASIDE, load_weights
 from fastslow.runs.trained_network import WEIGHTS, TrainedNetwork
 from fastslow.runs.trained_ranker import MODEL, read_ranker
@@ -111,6 +111,9 @@ RUN = {
     "a mean of NaN": (MANIFEST, manifest("valid", "mean", value=NAN)),
     "a mean as text": (MANIFEST, manifest("valid", "mean", value="0.5")),
     "no graph scored": (MANIFEST, manifest("valid", "per_graph", value={})),
+    "a score beyond its range": (MANIFEST, manifest("valid", "per_graph", "v", value=7)),
+    "a mean of other scores": (MANIFEST, manifest("valid", "mean", value=0.25)),
+    "a model as a list": (MANIFEST, manifest("settings", "model", value=[])),
     "other data": (MANIFEST, manifest("inputs", "data", value="other")),
     "another collection": (MANIFEST, manifest("settings", "collection", value="tile:xla")),
     "predictions of NaN": (PREDICTIONS, arrays(lambda a: {k: v * np.nan for k, v in a.items()})),
@@ -141,6 +144,8 @@ WEIGHT_KINDS = {
     "a text": tensors(lambda w: w.update({_first(w): "text"})),
     "NaN": tensors(lambda w: w.update({_first(w): w[_first(w)] * NAN})),
     "infinity": tensors(lambda w: w.update({_first(w): w[_first(w)] + INF})),
+    "complex": tensors(lambda w: w.update({_first(w): w[_first(w)].to(torch.complex64)})),
+    "whole numbers": tensors(lambda w: w.update({_first(w): w[_first(w)].long()})),
 }
 
 
@@ -236,6 +241,25 @@ NETWORK = {
 }
 
 
+SCALER = {
+    "a deviation less": ("config_std", lambda v: v[1:]),
+    "deviations below 0": ("config_std", lambda v: -1 - v),
+    "means of NaN": ("config_mean", lambda v: v * NAN),
+    "deviations without end": ("config_std", lambda v: v + INF),
+    "complex means": ("config_mean", lambda v: v.astype("c16")),
+    "a table of means": ("config_mean", lambda v: v[None]),
+    "whole deviations": ("config_std", lambda v: v.astype(int)),
+}
+
+
+@cases("name", SCALER, workplace=workplace)
+def test_what_scales_no_column_is_refused(good, workplace, name):
+    path = workplace / "scalers.npz"
+    shutil.copy(good.root / "network" / "scalers.npz", path)
+    scalers(*SCALER[name])(path)
+    refused(lambda: read_scaler(path, "config"), "scalers.npz", f"{SCALER[name][0]} (is|holds)")
+
+
 def read_run(folder, features):
     """Read a run as a member of an ensemble."""
     settings = EnsembleSettings(features=str(features.folder), runs=[str(folder)])
@@ -283,6 +307,35 @@ def test_the_run_of_another_model_is_refused(good):
         TrainedNetwork(good.root / "ranker")
 
 
+@cases(
+    "key, values, said",
+    [
+        ("valid/v", lambda v: v * NAN, "valid graph v has a prediction that is not finite"),
+        (
+            "valid/v",
+            lambda v: v.astype("c16"),
+            "valid graph v has predictions of type complex128, float64 wanted",
+        ),
+        ("valid/v", lambda v: v > 0, "valid graph v has predictions of type bool"),
+        ("valid/v", lambda v: v.astype("M8[s]"), r"valid graph v has predictions of type datetime64\[s\]"),
+        ("valid/v", lambda v: v[:, None], r"valid graph v has predictions of shape \(\d+, 1\), one for each"),
+        ("valid/v", lambda v: v[0], r"valid graph v has predictions of shape \(\), one for each"),
+        ("valid/v", lambda v: v[:0], r"valid graph v has predictions of shape \(0,\), one for each"),
+        *(
+            (key, lambda v: v, f"holds the array {key}, valid/GRAPH or test/GRAPH wanted")
+            for key in ("x", "foo/x", "train/x", "valid/")
+        ),
+    ],
+)
+def test_predictions_are_checked_where_they_are_read(good, tmp_path, key, values, said):
+    """Also without features, as when two runs are compared."""
+    shutil.copytree(good.root / "run", tmp_path / "run")
+    change_arrays(tmp_path / "run" / PREDICTIONS, lambda a: a.update({key: values(a["valid/v"])}))
+    reseal(tmp_path / "run", PREDICTIONS)
+    with pytest.raises(DataError, match=said):
+        read_predictions(tmp_path / "run")
+
+
 ENSEMBLE = [
     (manifest("members", "a", "weight", value=-0.5), "members.a.weight is -0.5"),
     (manifest("members", "a", "weight", value=1.5), "members.a.weight is 1.5"),
@@ -300,6 +353,11 @@ ENSEMBLE = [
         "baselines.rule.columns is None",
     ),
     (manifest("warnings", value="one"), "warnings is 'one'"),
+    (
+        manifest("members", "a", "valid", value=1e300),
+        r"members.a.valid is 1e\+300, a score from -1 to 1 wanted",
+    ),
+    (manifest("baselines", "rule", "valid", value=-2), "baselines.rule.valid is -2, a score from -1 to 1"),
 ]
 """What was accepted, or ended in a traceback, where the checksum fits."""
 

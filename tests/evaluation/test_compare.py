@@ -98,6 +98,22 @@ def test_two_runs_are_compared_graph_by_graph(settings, features, tmp_path, caps
     assert plot.stat().st_size > 5000
 
 
+def test_a_manifest_with_the_scores_of_other_programs_is_refused(settings):
+    """A missing score made the mean difference NaN, and a winner was named."""
+    folder = resolve(settings.other)
+    manifest = read_json(folder / "manifest.json")
+    scores = manifest["valid"]["per_graph"]
+    for odd, said in (
+        ({"w": scores["w"]}, "lacks a score of v"),
+        (scores | {"x": 0.0}, "scores x, which it does not predict"),
+    ):
+        valid = {"mean": sum(odd.values()) / len(odd), "per_graph": odd}
+        write_json(folder / "manifest.json", manifest | {"valid": valid})
+        reseal(folder)
+        with pytest.raises(DataError, match=f"manifest.json: valid.per_graph {said}. Train this model again"):
+            compare_runs(settings)
+
+
 def test_a_run_is_compared_without_its_features(settings, features, tmp_path):
     """As one that was fetched from Kaggle: the runs hold the scores of valid, the solution those of test."""
     (table,) = compare_runs(settings).programs.values()

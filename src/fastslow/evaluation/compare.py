@@ -226,6 +226,12 @@ def compare_table(
         _require_same_graphs(folder, predicted, predictions[0], str(one))
     if settings.split == VALID and settings.metric == "competition":
         scores = [read_run_manifest(folder)["valid"]["per_graph"] for folder in folders]
+        for folder, scored in zip(folders, scores, strict=True):
+            if odd := sorted(scored.keys() ^ predictions[0].keys()):
+                problem = f"valid.per_graph lacks a score of {odd[0]}"
+                if odd[0] in scored:
+                    problem = f"valid.per_graph scores {odd[0]}, which it does not predict"
+                raise DataError(folder / MANIFEST, problem, "Train this model again")
     else:
         truth = _truth(settings, one, collection)
         source = settings.data_root if settings.split == TEST else "its features folder"

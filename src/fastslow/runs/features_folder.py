@@ -152,9 +152,18 @@ def read_scaler(path: Path, name: str, length: int | None = None) -> Scaler:
         length: Number of columns that it must have; any by default.
 
     Raises:
-        DataError: The file is missing or broken, or holds no scaler of that name and length.
+        DataError: The file is missing or broken, or holds no scaler of that name and length: two lists of
+            finite float64, the second from 0.
     """
-    mean, std = read_arrays(path, [f"{name}_mean", f"{name}_std"], _AGAIN).values()
+    arrays = read_arrays(path, [f"{name}_mean", f"{name}_std"], _AGAIN)
+    mean, std = arrays.values()
+    for array, values in arrays.items():
+        if values.dtype != np.float64 or values.shape != (mean.size,):
+            problem = f"{array} is {values.dtype} of shape {values.shape}, float64 ({mean.size},) wanted"
+            raise DataError(path, problem, _AGAIN)
+        if not np.isfinite(values).all() or (values is std and (std < 0).any()):
+            wanted = "finite numbers from 0" if values is std else "finite numbers"
+            raise DataError(path, f"{array} holds what no scaler has, {wanted} wanted", _AGAIN)
     if length not in (None, len(mean)):
         raise DataError(path, f"{name} has {counted(len(mean), 'column')}, {length} wanted", _AGAIN)
     return Scaler(mean, std)
@@ -191,7 +200,9 @@ class WrittenGraphs(GraphSet):
         return read_arrays(path, [array], _AGAIN)[array]
 
 
-class _Settings(Record):
+class CollectionSettings(Record):
+    """Settings of the manifest of what was made of one collection."""
+
     collection: Literal[*(collection.name for collection in COLLECTIONS)]
 
 
@@ -203,7 +214,7 @@ class CollectionRecord(Record):
     """Keys of the manifest of what was made of one collection: features, or a run."""
 
     fingerprint: str
-    settings: _Settings
+    settings: CollectionSettings
     inputs: _Inputs
 
 

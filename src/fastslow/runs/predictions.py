@@ -53,7 +53,7 @@ import pandas as pd
 from annotated_types import Ge, Le, Len
 from pydantic import AfterValidator
 
-from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, VALID, Collection
+from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, VALID, Collection, get_collection
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_manifest
 from fastslow.core.errors import DataError, SettingsError, listed, printable
@@ -63,7 +63,7 @@ from fastslow.core.records import FileName, Record, check_record
 from fastslow.core.settings import Settings, path_text, resolve
 from fastslow.ensemble.weights import NORMALISATIONS
 from fastslow.features.graph import Predictions
-from fastslow.runs.features_folder import CollectionRecord, Features
+from fastslow.runs.features_folder import CollectionRecord, CollectionSettings, Features
 
 PREDICTIONS = "predictions.npz"
 HELD_OUT = "held_out.npz"
@@ -75,6 +75,7 @@ _REWRITE = "Train this model again, or write the run with fastslow.runs.predicti
 _TRAINED = ("gnn", "ranker", "ensemble")
 _EXACT = 2**53  # float64 holds all smaller integers
 _COMPLETE = "Give write_run one finite value per configuration, for every valid and test graph"
+_ROUNDING = 1e-9  # of a score, and of their mean relative to the largest of them
 
 INIT = "init"
 """Input of a network that started from trained weights; each seed may start from its own."""
@@ -109,7 +110,12 @@ def _sum_to_one(members: dict[str, _Member]) -> dict[str, _Member]:
     return members
 
 
+class _Settings(CollectionSettings):
+    model: str | None = None
+
+
 class _Manifest(CollectionRecord):
+    settings: _Settings
     valid: _Valid
     members: Annotated[dict[str, _Member], AfterValidator(_sum_to_one)] = {}
     normalisation: Literal[*NORMALISATIONS] = "raw"
@@ -250,15 +256,34 @@ def _refuse_what_json_cannot_hold(name: str, value: Any) -> None:
         raise SettingsError(name, f"{problem}. Give a number, a text, or lists of them") from None
     if name == "seed" and type(value) is not int:
         raise SettingsError("seed", f"{value!r} is {type(value).__name__}, a whole number wanted")
+    if name == "model" and not isinstance(value, str | None):
+        raise SettingsError("model", f"{value!r} is {type(value).__name__}, a text wanted")
 
 
 def read_run_manifest(folder: Path) -> dict:
     """Read a run's manifest and check the keys that other steps read.
 
     Raises:
-        DataError: There is none, or it lacks a key or holds one of another type; the key is named.
+        DataError: There is none, it lacks a key or holds one of another type, a score is beyond the range of
+            its metric, or the mean is not the mean of the graphs; the key is named.
     """
-    return check_record(Path(folder) / MANIFEST, read_manifest(folder, _MAKE), _Manifest, _REWRITE)
+    path = Path(folder) / MANIFEST
+    manifest = check_record(path, read_manifest(folder, _MAKE), _Manifest, _REWRITE)
+    lowest = -math.inf if get_collection(manifest["settings"]["collection"]).kind == "tile" else -1.0
+    valid = manifest["valid"]
+    scores = {f"valid.per_graph.{graph}": score for graph, score in valid["per_graph"].items()}
+    for group in ("members", "baselines"):
+        scores |= {f"{group}.{name}.valid": of["valid"] for name, of in manifest.get(group, {}).items()}
+    for key, score in scores.items():
+        if not lowest - _ROUNDING <= score <= 1 + _ROUNDING:
+            wanted = "at most 1" if lowest < -1 else "from -1 to 1"
+            raise DataError(path, f"{key} is {score:g}, a score {wanted} wanted", _REWRITE)
+    graphs = valid["per_graph"].values()
+    mean = math.fsum(graphs) / len(graphs)
+    if abs(valid["mean"] - mean) > _ROUNDING * max(1.0, *map(abs, graphs)):
+        problem = f"valid.mean is {valid['mean']:g}, the mean of valid.per_graph is {mean:g}"
+        raise DataError(path, problem, _REWRITE)
+    return manifest
 
 
 def find_members(ensemble: Path, manifest: dict) -> dict[str, Path]:
@@ -398,13 +423,35 @@ def read_predictions(folder: Path) -> Predictions:
         ``(C_file,)`` float64 by split (``valid``, ``test``) and graph; lower is predicted faster.
 
     Raises:
-        DataError: The run is not finished, or the file is lost or was changed since it was written.
+        DataError: The run is not finished, the file is lost or was changed since it was written, or an array
+            is no finite float64 of a graph of a predicted split; the array is named.
     """
     predictions: Predictions = {split: {} for split in PREDICTED_SPLITS}
-    for key, prediction in read_arrays(finished_file(folder, PREDICTIONS, _REWRITE), remedy=_AGAIN).items():
+    path = finished_file(folder, PREDICTIONS, _REWRITE)
+    for key, prediction in read_arrays(path, remedy=_AGAIN).items():
         split, _, name = key.partition("/")
+        if split not in predictions or not name:
+            problem = f"holds the array {key}, valid/GRAPH or test/GRAPH wanted"
+            raise DataError(path, problem, _REWRITE)
+        _require_sound(path, f"{split} graph {name}", prediction)
         predictions[split][name] = prediction
     return predictions
+
+
+def _require_sound(path: Path, graph: str, values: np.ndarray) -> None:
+    """Refuse an array that is no list of predictions, whatever the number of configurations is."""
+    problem = _unsound(values)
+    if values.ndim != 1 or not len(values):
+        problem = f"predictions of shape {values.shape}, one for each configuration wanted"
+    if problem:
+        raise DataError(path, f"{graph} has {problem}", _REWRITE)
+
+
+def _unsound(values: np.ndarray) -> str:
+    """Return what predictions are that no model makes; empty where they are finite float64."""
+    if values.dtype != np.float64:
+        return f"predictions of type {values.dtype}, float64 wanted"
+    return "" if np.isfinite(values).all() else "a prediction that is not finite"
 
 
 def write_held_out(folder: Path, predictions: Mapping[str, np.ndarray]) -> None:
@@ -420,9 +467,14 @@ def read_held_out(folder: Path) -> dict[str, np.ndarray]:
         By graph of ``train``, ``(n,)`` float64 of the distinct configurations that were drawn.
 
     Raises:
-        DataError: The run has none, or the file was changed since it was written.
+        DataError: The run has none, the file was changed since it was written, or an array is no finite
+            float64 ``(n,)``; it is named.
     """
-    return read_arrays(finished_file(folder, HELD_OUT, _REWRITE), remedy=_AGAIN)
+    path = finished_file(folder, HELD_OUT, _REWRITE)
+    held_out = read_arrays(path, remedy=_AGAIN)
+    for graph, values in held_out.items():
+        _require_sound(path, f"train graph {graph}", values)
+    return held_out
 
 
 def check_predictions(
@@ -451,9 +503,7 @@ def check_predictions(
                 problem = f"predictions for {name}, which is no {split} graph here"
             elif values.shape != (counts[name],):
                 problem = f"{graph} has predictions of shape {values.shape}, ({counts[name]},) wanted"
-            elif values.dtype != np.float64:
-                problem = f"{graph} has predictions of type {values.dtype}, float64 wanted"
-            elif not np.isfinite(values).all():
-                problem = f"{graph} has a prediction that is not finite"
+            elif unsound := _unsound(values):
+                problem = f"{graph} has {unsound}"
             if problem:
                 raise DataError(source, problem, remedy)

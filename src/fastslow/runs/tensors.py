@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from fastslow.core.errors import DataError, StorageError, explain_storage
+from fastslow.core.errors import DataError, StorageError, explain_storage, printable
 from fastslow.core.files import atomic_path
 from fastslow.core.input_files import check_regular
 
@@ -82,8 +82,16 @@ def load_weights(network: nn.Module, path: Path, remedy: str) -> None:
     Raises:
         DataError: The file cannot be read, or its weights are another network's or not finite.
     """
+    weights = read_tensors(path, remedy)
+    wanted = network.state_dict()
+    for name, tensor in weights.items() if isinstance(weights, dict) else ():
+        given = getattr(tensor, "dtype", type(tensor).__name__)
+        if (
+            name in wanted and given != wanted[name].dtype
+        ):  # torch would convert it, of complex numbers a part
+            raise DataError(path, f"{printable(str(name))} is {given}, {wanted[name].dtype} wanted", remedy)
     try:
-        network.load_state_dict(read_tensors(path, remedy))
+        network.load_state_dict(weights)
     except (RuntimeError, TypeError, AttributeError, KeyError):
         raise DataError(path, "the weights belong to another network", remedy) from None
     if not all(value.isfinite().all() for value in network.state_dict().values()):
