@@ -51,6 +51,11 @@ HEADER = b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
 ENCODINGS = {
     "plain": lambda data: data,
     "crlf": lambda data: data.replace(b"\n", b"\r\n"),
+    "cr": lambda data: data.replace(b"\n", b"\r"),
+    "oneline": lambda data: data.replace(b"\n", b" "),
+    "junk": lambda data: data + b"junk",
+    "zeros": lambda data: data + bytes(8),
+    "again": lambda data: data + lzma.compress(b"\n"),
     "bom": lambda data: b"\xef\xbb\xbf" + data,
     "utf16": lambda data: data.decode().encode("utf-16"),
     "utf16be": lambda data: b"\xfe\xff" + data.decode().encode("utf-16-be"),

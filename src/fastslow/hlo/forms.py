@@ -5,19 +5,21 @@ some inputs fail a check of theirs, which ends the process; others take any amou
 """
 
 import bz2
-import gzip
+import contextlib
 import lzma
 import re
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from google.protobuf.message import DecodeError
 
 from fastslow.core.errors import DataError
 from fastslow.core.input_files import read_bytes
-from fastslow.core.isolated import TIMED_OUT, Killed, call_isolated
+from fastslow.core.isolated import CRASHED, TIMED_OUT, Killed, call_isolated
 from fastslow.hlo.messages import MAX_BYTES, Module
-from fastslow.hlo.module_checks import WRITE_AGAIN
+from fastslow.hlo.module_checks import WRITE_AGAIN, check_module
 from fastslow.hlo.texts import as_text, programs_in, readable_mlir
 from fastslow.hlo.verifier import refusal
 
@@ -28,7 +30,13 @@ _PARSER_SECONDS = 300.0
 CUT_OFF = "Give the whole program, from HloModule to the last brace of its ENTRY"
 FROM_JAX = "jax.jit(FUNCTION).lower(*ARGUMENTS).as_text() gives StableHLO"
 _OTHER_DIALECT = re.compile(r"Dialect `(\w+)' not found")
-_PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
+_PACKED: dict[bytes, tuple[str, Callable]] = {
+    b"\x1f\x8b": ("gzip", lambda: zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)),
+    b"BZh": ("bz2", bz2.BZ2Decompressor),
+    b"\xfd7zXZ\0": ("lzma", lzma.LZMADecompressor),
+}
+_CHECK = re.compile(r"its process ended with |\bF\d+ [\d:.]+ +\d+ [^\]]*\] ")  # and the place in XLA's code
+_OTHER_NUMBER = re.compile(r"invalid parameter number\. Expected \S+ \S+ got (-?\d+)")
 _BYTECODE = b"ML\xefR"
 
 
@@ -39,17 +47,32 @@ def read_unpacked(path: Path) -> bytes:
         DataError: It is missing, empty, no regular file, too large, or packed and broken.
     """
     data = read_bytes(path, "Check the path", MAX_BYTES)
-    if unpacked := next((opened for start, opened in _PACKED.items() if data.startswith(start)), None):
+    if packed := next((kind for start, kind in _PACKED.items() if data.startswith(start)), None):
+        name, unpacker = packed
         try:
-            with unpacked(path) as file:
-                data = file.read(MAX_BYTES + 1)
+            data = _unpacked(data, unpacker)
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-            raise DataError(path, f"is a broken {unpacked.__module__} file ({error})", WRITE_AGAIN) from None
+            raise DataError(path, f"is a broken {name} file ({error})", WRITE_AGAIN) from None
         if len(data) > MAX_BYTES:
             raise DataError(path, f"unpacks to more than {MAX_BYTES:,} bytes", "Check where it comes from")
     if not data:
         raise DataError(path, "is empty", WRITE_AGAIN)
     return data
+
+
+def _unpacked(data: bytes, unpacker: Callable) -> bytes:
+    """Return the content of packed streams, one byte more than allowed at most.
+
+    ``bz2.open`` and ``lzma.open`` would ignore whatever follows a stream; only zeros may.
+    """
+    content = b""
+    while data and len(content) <= MAX_BYTES:
+        stream = unpacker()
+        content += stream.decompress(data, MAX_BYTES + 1 - len(content))
+        if not stream.eof and len(content) <= MAX_BYTES:
+            raise EOFError("it ends before its end was reached")
+        data = stream.unused_data.lstrip(b"\0")
+    return content
 
 
 def mlir_of(data: bytes) -> bytes | None:
@@ -94,7 +117,7 @@ def parse(path: Path, data: bytes) -> list[tuple[Module, str]]:
         if error.kind == TIMED_OUT:
             problem = f"is {kind} that XLA's parser does not finish in {_PARSER_SECONDS:.0f} s"
             raise DataError(path, problem, DUMP) from None
-        raise DataError(path, f"is {kind} that XLA's parser ends on: {error}", DUMP) from None
+        _explain_end(path, kind, sources[0], error)
     except DataError:  # of this machine, not of the text
         raise
     except ImportError:
@@ -113,6 +136,37 @@ def parse(path: Path, data: bytes) -> list[tuple[Module, str]]:
         raise DataError(path, problem, "Give a program of flatter tuples") from None
 
 
+def _explain_end(path: Path, kind: str, source: str | bytes, error: Killed) -> NoReturn:
+    """Raise what is wrong with a program that XLA ends its process on.
+
+    Rules of our own say it where XLA parses the text and only its verifier ends.
+    """
+    if error.kind != CRASHED:
+        raise DataError(path, f"is {kind} that XLA's parser ends on: {error}", DUMP) from None
+    limits = {"seconds": _PARSER_SECONDS, "memory": PARSER_BYTES}
+    try:
+        codes = call_isolated(_parse_only, path.absolute(), **limits)
+    except (Killed, ValueError):
+        said = _CHECK.sub("", str(error).partition("*** ")[0]).strip()
+        place = _likely_place(source, said)
+        problem = f"is {kind}, and XLA's parser ended on it{place} ({said})"
+        raise DataError(path, " ".join(problem.split()), "Correct that line" if place else DUMP) from None
+    for code in codes:
+        with contextlib.suppress(DecodeError):  # of tuples a hundred deep
+            check_module(path, Module.FromString(code))
+    raise DataError(path, f"is {kind} that XLA's verifier ends on: {error}", DUMP) from None
+
+
+def _likely_place(source: str | bytes, said: str) -> str:
+    """Return the line of an HLO text that names a number which XLA refuses, or a size of what has none."""
+    number = _OTHER_NUMBER.search(said)
+    likely = re.compile(rf"\bparameter\({re.escape(number[1])}\)" if number else r"\b(opaque|token)\[\d")
+    for line in source.splitlines() if isinstance(source, str) else ():
+        if likely.search(line):
+            return f", probably at {line.strip()[:80]!r}"
+    return ""
+
+
 def to_hlo(source: str | bytes) -> bytes:
     """Return the serialised ``HloModuleProto`` of an HLO text, or of StableHLO, which are bytes."""
     from jaxlib import xla_client as xla
@@ -125,11 +179,15 @@ def to_hlo(source: str | bytes) -> bytes:
     return xla._xla.mlir.mlir_module_to_xla_computation(source, **flat).as_serialized_hlo_module_proto()
 
 
+def _parse_only(path: Path) -> list[bytes]:
+    """Return the serialised modules of a file; run in a process of its own."""
+    return [to_hlo(source) for source in sources_in(read_unpacked(path))]
+
+
 def _convert(path: Path) -> list[tuple[bytes, str]]:
     """Return the serialised modules of a file with XLA's verdicts; run in a process of its own."""
     try:
-        codes = [to_hlo(source) for source in sources_in(read_unpacked(path))]
-        return [(code, refusal(code)) for code in codes]
+        return [(code, refusal(code)) for code in _parse_only(path)]
     except (MemoryError, ImportError):
         raise
     except Exception as error:  # of a type that only jaxlib can unpickle

@@ -15,6 +15,7 @@ _NOTES = re.compile(r", (original_value|origin|statistics|api_version)=(\{.*?\}(
 _NOISE = re.compile(r"\x1b\[[\d;]*[mK]|^[IWEF]\d{4} [^]\n]*\] ?", re.M)
 _SECTION = re.compile(r"^\*\*\* Begin (.*) \*\*\*$", re.M)  # of --xla_dump_to=-
 _HEADER = re.compile(r"^(.*?)(?<![\w/.-])(?=HloModule[ \t]+[^\s,]+[ \t]*(?:,|$))", re.M)
+_ONE_LINE = re.compile(r"\s*HloModule[ \t]+[^\s,]+[ \t,].*\bENTRY\b.*\}\s*")  # a module without a line end
 _WITHOUT_HEADER = re.compile(r"^(ENTRY )?%?[\w.-]+ (\(.*\) -> .*)?\{$", re.M)
 _ENTRY = re.compile(r"^\s*ENTRY\b", re.M)
 _TYPE = r"\(*(?:pred|[suf]\d\w*|bf16|c64|c128|token|opaque)\["
@@ -50,7 +51,8 @@ def as_text(data: bytes) -> str | None:
         text = data.decode("latin-1")
         if not (_HEADER.search(text) or _MLIR.search(text)):
             return None
-    return None if re.search(r"[\x00-\x08]", text) else _NOISE.sub("", text.replace("\r\n", "\n"))
+    text = text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")
+    return None if re.search(r"[\x00-\x08]", text) else _NOISE.sub("", text)
 
 
 def programs_in(text: str) -> list[str | bytes]:
@@ -65,7 +67,7 @@ def programs_in(text: str) -> list[str | bytes]:
     Raises:
         ValueError: A module is cut off, or instructions stand before its first line.
     """
-    if _HEADER.search(text) or not _MLIR.search(text):
+    if _ONE_LINE.fullmatch(text) or _HEADER.search(text) or not _MLIR.search(text):
         return [*split_text(text)]
     return [source.encode() for part in _MLIR_FILES.split(text) for source in _mlir_modules(part)]
 
@@ -81,6 +83,8 @@ def split_text(text: str) -> list[str]:
     text, *sections = _SECTION.split(_NOTES.sub("", text))
     if sections:
         text = "\n".join(sections[1::2][n] for n in earliest(sections[::2]))
+    if _ONE_LINE.fullmatch(text):
+        return [text.strip()]
     if not (headers := [*_HEADER.finditer(text)]):
         is_hlo = _WITHOUT_HEADER.search(text) and _HLO_LINE.search(text)
         return [_whole(f"HloModule module\n\n{text}")] if is_hlo else []
