@@ -10,6 +10,7 @@ import pytest
 
 import fastslow
 from fastslow.core.errors import DataError, SettingsError
+from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.user_space import UserSpace
 from helpers.cases import cases
 
@@ -84,6 +85,15 @@ def test_powers_lists_and_joined_comparisons_may_be_used(tmp_path, constraint):
     assert len(listed) == len(allowed) and all(values in listed for values in allowed)
 
 
+@cases("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+def test_a_space_of_any_encoding_of_unicode_is_one(tmp_path, encoding):
+    path = space_of(tmp_path)
+    mark = b"\xfe\xff" if encoding == "utf-16-be" else b""
+    path.write_bytes(mark + path.read_text().encode(encoding))
+    assert TuneSettings(source=str(path), **COMMAND).is_space
+    assert UserSpace(path).options.keys() == CHOICES.keys()
+
+
 def test_a_large_space_without_constraints_is_not_listed(tmp_path):
     choices = {f"c{n}": [*range(10)] for n in range(12)}
     user_space = UserSpace(space_of(tmp_path, choices=choices))
@@ -131,6 +141,7 @@ def test_a_large_space_without_constraints_is_not_listed(tmp_path):
         ({"constraints": ["tile[0] > 1"]}, r"tile\[0\] is no name, number"),
         ({"constraints": ["@tile > 1"]}, "constraint '@tile > 1': SyntaxError"),
         ({"constraints": ["`tile` > 1"]}, "a backtick is not allowed"),
+        ({"constraints": ["tile < 32 # or unroll"]}, "a comment is not allowed"),
         ({"constraints": ["inf > tile"]}, "name 'inf' is not defined. It may use tile"),
         ({"constraints": ["9**9**9 > tile"]}, r"9 \*\* 9 is above 64 in a power"),
         ({"constraints": ["9**9**9**9 > tile"]}, r"9 \*\* 9 is above 64 in a power"),

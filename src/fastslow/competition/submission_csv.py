@@ -54,7 +54,7 @@ def format_submission(
 
 
 def read_lines(path: Path) -> list[str]:
-    """Read the lines of a text file, without line ends; a DataError if it is empty or no plain UTF-8."""
+    """Read the lines of a text file, without line ends; a DataError if it is empty or no UTF-8."""
     check_regular(path, MAX_TEXT_BYTES)
     try:
         data = Path(path).read_bytes()
@@ -62,14 +62,13 @@ def read_lines(path: Path) -> list[str]:
         raise DataError(path, "no such file", "Run the step that writes it first") from None
     if not data.strip():
         raise DataError(path, "the file is empty", "Write it again")
-    if data.startswith(b"\xef\xbb\xbf"):
-        raise DataError(path, "line 1: a byte-order mark before the header", "Save it as UTF-8 without BOM")
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise DataError(path, f"line {line}: not UTF-8", "Save it as plain UTF-8") from None
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    end = "\n" if "\n" in text else "\r"
+    return [line.removesuffix("\r") for line in text.removesuffix(end).split(end)]
 
 
 def read_rows(path: Path) -> dict[str, tuple[int, str]]:

@@ -261,7 +261,9 @@ class TuneSettings(SearchSettings, SourceSettings):
     def is_space(self) -> bool:
         """Whether the source is a space of the user's."""
         path = find_typed(self.source)
-        return path.suffix == ".json" and path.is_file() and '"choices"' in path.read_text(errors="replace")
+        if path.suffix != ".json" or not path.is_file():
+            return False
+        return b'"choices"' in path.read_bytes().replace(b"\0", b"")  # UTF-16 has one beside each letter
 
     @property
     def journal(self) -> Path:
@@ -309,7 +311,7 @@ class FleetSettings(SearchSettings):
         shared = {k: v for k, v in self.asdict().items() if k in SearchSettings.model_fields}
         shared["data_root"] = self.folder
         for number, row in enumerate(rows, start=1):
-            if not re.fullmatch(r"\d{0,15}\.?\d{1,15}", row["weight"]) or float(row["weight"]) == 0:
+            if not re.fullmatch(r"[0-9]{0,15}\.?[0-9]{1,15}", row["weight"]) or float(row["weight"]) == 0:
                 weight = repr(row["weight"][:_QUOTED])
                 problem = f"row {number}: the weight {weight} is no positive number, as runs a day"
                 raise DataError(path, problem, _FORM)

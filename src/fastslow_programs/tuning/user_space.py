@@ -198,7 +198,12 @@ def _check_constraint(constraint: str, options: dict[str, list]) -> None:
     """
     if "`" in constraint:  # what pandas reads between two, Python reads otherwise
         raise SyntaxError("a backtick is not allowed")
-    for node in ast.walk(_parsed(constraint)):
+    parsed = _parsed(constraint)
+    try:
+        _parsed(f"({constraint})")
+    except SyntaxError:
+        raise SyntaxError("a comment is not allowed") from None
+    for node in ast.walk(parsed):
         literal = not isinstance(node, ast.Constant) or isinstance(node.value, bool | int | float | str)
         if not isinstance(node, _ALLOWED) or not literal:
             shown = ast.unparse(node) if isinstance(node, ast.expr) else type(node).__name__
