@@ -11,10 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.files import read_json
 from fastslow_programs.tuning.confirmation import CONFIRMS
 from fastslow_programs.tuning.evaluators import Replay
 from fastslow_programs.tuning.history import Evaluation, Proposal
 from fastslow_programs.tuning.kept_study import open_study
+from fastslow_programs.tuning.result import write_result
 from fastslow_programs.tuning.search.space import Space
 from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.target import read_target
@@ -45,7 +47,7 @@ def test_a_study_whose_journal_is_cut_at_any_byte_gives_the_same_result(study, d
     settings, journal, done = study
     length = data.draw(st.integers(0, len(journal)))
     settings.journal.write_bytes(journal[:length])
-    torn = length and journal[length - 1 : length] != b"\n"
+    torn = length and b"\n" not in journal[length - 1 : length + 1]
     resumed = complete_study(settings)
     assert resumed.history.done == done
     assert ("after the last whole record are cut off" in capsys.readouterr().err) == bool(torn)
@@ -59,6 +61,37 @@ def test_what_a_crash_leaves_after_the_last_record_is_cut(study, rest, capsys):
     assert complete_study(settings).history.done == done
     assert f"{len(rest)} bytes after the last whole record are cut off" in capsys.readouterr().err
     assert settings.journal.read_bytes() == journal
+
+
+@cases("rest", [b"", b"\r\n", b"\0\0", b" \n \n"])
+def test_a_whole_last_record_without_its_line_end_is_kept(study, rest, capsys):
+    """An editor takes the line end, or writes others; its checksum shows that the record is whole."""
+    settings, journal, done = study
+    cut = len(journal) - 1
+    settings.journal.write_bytes(journal[:cut].replace(b"\n", rest if rest == b"\r\n" else b"\n") + rest)
+    before = settings.journal.read_bytes()
+    assert complete_study(settings).history.done == done
+    assert settings.journal.read_bytes() == before[: len(before) - len(rest)] + b"\n"
+    assert "cut off" not in capsys.readouterr().err
+
+
+@cases("records", [0, 2, 12])
+def test_a_shortened_journal_of_a_finished_study_is_refused_and_kept(study, tmp_path, records):
+    settings = study[0].model_copy(update={"data_root": str(tmp_path)})
+    folder = write_result(complete_study(settings))
+    files = {path: path.read_bytes() for path in folder.iterdir()}
+    lines = files[settings.journal].splitlines(keepends=True)
+    assert len(lines) == 13
+    settings.journal.write_bytes(b"".join(lines[:records]))
+    held = max(0, records - 2)
+    with pytest.raises(
+        DataError, match=f"journal: holds {held} evaluations?, 11 were kept .* Restore it. Give"
+    ):
+        complete_study(settings)
+    assert settings.journal.read_bytes() == b"".join(lines[:records])
+    settings.journal.write_bytes(files[settings.journal])
+    assert write_result(complete_study(settings.replace(evaluations=13))) == folder
+    assert read_json(folder / "manifest.json")["kept"] == 13
 
 
 @cases("strategy", ["guided", "random"])

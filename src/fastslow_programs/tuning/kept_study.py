@@ -7,14 +7,16 @@ thousand. One process at a time has a study.
 """
 
 import contextlib
+import json
 import os
 import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError, SettingsError, counted, explain_storage
-from fastslow.core.files import digest, writer_lock
+from fastslow.core.files import digest, read_json, writer_lock
 from fastslow.core.input_files import MAX_TEXT_BYTES, is_there
 from fastslow_programs.tuning.history import Evaluation, History, Proposal
 from fastslow_programs.tuning.search.space import Space
@@ -22,6 +24,8 @@ from fastslow_programs.tuning.search.space import Space
 STUDY = "tuning"
 FORM = "2"
 """Number of the form in which evaluations are kept, part of what a study must agree in."""
+KEPT = "kept"
+"""Key of the manifest beside the journal: the number of evaluations when the result was written."""
 _START = b'{"op_code":'  # of every record that Optuna writes
 _PADDING = b"\0\r\n\t "  # what a crash or an editor leaves after the last record
 _FIRST = 2  # records before those of the trials: the study, and its identity
@@ -60,11 +64,16 @@ class KeptStudy:
         self._optuna = import_optuna()
         self._last = digest(identity)
         path.with_name(f"{path.name}.lock").unlink(missing_ok=True)  # Optuna's, of a process that was killed
-        records, rest = self._whole_records()
+        records, rest, line_end = self._whole_records()
+        _refuse_a_shortened(path, max(0, records - _FIRST))
         if rest:
             os.truncate(path, path.stat().st_size - rest)
+        if rest and not line_end:
             said = "after the last whole record are cut off; an evaluation that they began is done again"
             print(f"{path}: {rest} bytes {said}", file=sys.stderr, flush=True)
+        if line_end:
+            with path.open("ab") as journal:
+                journal.write(line_end)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of what is experimental
@@ -91,10 +100,14 @@ class KeptStudy:
             problem = f"holds {held} of evaluations, of which {len(trials)} can be read"
             raise DataError(path, problem, f"Restore it. {_ANEW}")
 
-    def _whole_records(self) -> tuple[int, int]:
-        """Return the number of whole records, and of the bytes after them: a torn one, blank lines, NULs."""
+    def _whole_records(self) -> tuple[int, int, bytes]:
+        """Return the number of whole records, of the bytes after them, and the line end that the last lacks.
+
+        After them may be a torn record, blank lines, NULs. An editor may take the last line end, or write
+        others.
+        """
         if not is_there(self.path, MAX_TEXT_BYTES):
-            return 0, 0
+            return 0, 0, b""
         content = self.path.read_bytes()
         written = len(content.rstrip(_PADDING))
         end = content.rfind(b"\n", 0, written + 1) + 1  # of the last line that is whole and not blank
@@ -105,7 +118,9 @@ class KeptStudy:
         for number, line in enumerate(lines, start=1):
             if not line or line[: len(_START)] != _START[: len(line)]:
                 raise DataError(self.path, f"line {number} is no record of a study", f"Restore it. {_ANEW}")
-        return len(lines) - bool(torn), len(content) - end
+        if torn and _is_json(content[end:written]):
+            return len(lines), len(content) - written, b"\n"
+        return len(lines) - bool(torn), len(content) - end, b""
 
     def _compare(self, known: dict[str, str], identity: dict[str, str]) -> None:
         if "form" not in known:
@@ -163,6 +178,29 @@ class KeptStudy:
         self.batch = batch
 
 
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _refuse_a_shortened(path: Path, evaluations: int) -> None:
+    """Refuse a journal with fewer evaluations than there were when the result was written beside it.
+
+    Checksums of records tell what was lost before a record, not after the last one.
+    """
+    if not is_there(manifest := path.with_name(MANIFEST), MAX_TEXT_BYTES):
+        return
+    kept = None
+    with contextlib.suppress(DataError):  # what is damaged is written again
+        kept = read_json(manifest)
+    if isinstance(kept, dict) and isinstance(kept.get(KEPT), int) and kept[KEPT] > evaluations:
+        problem = f"holds {counted(evaluations, 'evaluation')}, {kept[KEPT]} were kept when the study ended"
+        raise DataError(path, problem, f"Restore it. {another_name(path)}, or delete the folder")
+
+
 def another_name(path: Path) -> str:
     """Return as a remedy a name for a study beside the one of this journal, which no folder has."""
     folder = path.parent
@@ -183,8 +221,8 @@ def open_study(path: Path, identity: dict[str, str], space: Space) -> Iterator[K
 
     Raises:
         SettingsError: Optuna is not installed.
-        DataError: The file is no journal, a record was lost, moved or changed, or it is the study of another
-            program or evaluator, or of an older version.
+        DataError: The file is no journal, a record was lost, moved or changed, it has fewer evaluations than
+            the result beside it, or it is the study of another program or evaluator, or of an older version.
         StorageError: The folder cannot be written.
     """
     import_optuna()  # before a folder is made

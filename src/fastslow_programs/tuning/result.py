@@ -30,6 +30,7 @@ from fastslow_programs.compiler.tuned import TUNED, write_signature
 from fastslow_programs.program.convert import count_reasons
 from fastslow_programs.tuning.confirmation import LEVEL, against, too_few
 from fastslow_programs.tuning.evaluators import serialised
+from fastslow_programs.tuning.kept_study import KEPT
 from fastslow_programs.tuning.tune import Study
 
 BEST, EVALUATIONS, CURVE = "best.json", "evaluations.csv", "curve.png"
@@ -396,7 +397,6 @@ def write_result(study: Study) -> Path:
         if target.local:
             write_signature(folder, target.local)
     summary = {name: str(value) for name, value in summarise_study(study).items()}
-    write_json(
-        folder / MANIFEST, {"settings": study.settings.asdict(), "commit": commit(), "summary": summary}
-    )
+    facts = {"settings": study.settings.asdict(), "commit": commit(), "summary": summary}
+    write_json(folder / MANIFEST, facts | {KEPT: len(study.history)})
     return folder
