@@ -163,7 +163,10 @@ def test_a_name_that_is_not_utf_8_is_found_before_features(tmp_path):
 
 
 RUN = [
-    *(f"jobs={value}" for value in ("-1", "1.5", "x", "99999", "True", "None", "1e3", "[1]", "9" * 5000)),
+    *(
+        f"jobs={value}"
+        for value in ("-1", "1.5", "x", "99999", "True", "None", "1e3", "[1]", "1#2", "1 # 2", "9" * 5000)
+    ),
     *(f"seeds={value}" for value in ("-1", "10**9", "4097", "one")),
     *(
         f"name={value}"
@@ -194,6 +197,7 @@ OF_STEPS = [
     *(f"gnn.learning_rate={value}" for value in ("0", "nan", "1e400", "None")),
     "gnn.epochs=" + "(" * 3000,
     "gnn.epochs=" + "9" * 5000,
+    "gnn.epochs=2 # of 3",
 ]
 
 

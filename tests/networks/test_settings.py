@@ -14,7 +14,10 @@ from helpers.cases import cases
 
 FIELDS = [  # field, value, what the error says after the field's name
     ("epoch", 3, ".*did you mean 'epochs'"),
-    *(("device", value, ".*one of auto, cpu, cuda, cuda:N") for value in ("gpu", "cuda:", "cuda:-1")),
+    *(
+        ("device", value, ".*one of auto, cpu, cuda, cuda:N")
+        for value in ("gpu", "cuda:", "cuda:-1", "cuda:٣")
+    ),
     *(
         (name, 0, ".*1 or more")
         for name in ("hidden_channels", "epochs", "graphs_per_step", "evaluate_every")

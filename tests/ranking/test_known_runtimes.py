@@ -232,6 +232,8 @@ BAD = [
     ("config,runtime\n0,fast\n", "row 1 has runtime fast"),
     ("config,runtime\n7,1\n", "row 1 has config 7, not a whole number from 0 to 6"),
     ("config,runtime,round\n1,5,0\n1,6,x\n", "row 2 has round x, not a whole number from 0"),
+    ("config,runtime,round\n1,5,0\n1,6,9007199254740992\n", "row 2 has round 9007199254740992, not a whole"),
+    ("config,runtime,round\n1,5,1e300\n", "row 1 has round 1e300, not a whole number from 0 to 900719925474"),
     ("config,runtime,round\n1,5,-1\n", "row 1 has round -1, not a whole number"),
     ("config,runtime,round\n1,5,0\n2,5,0\n1,5,0\n", "row 3 repeats the configuration, the round and"),
     ("config,runtime\n-1,1\n", "row 1 has config -1"),

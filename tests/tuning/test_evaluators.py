@@ -72,6 +72,7 @@ def test_a_command_gets_what_describe_gives_and_the_program(script, tmp_path):
         ("sys.exit(3)", "failed: it ended with 3"),
         ("print('boom', file=sys.stderr); sys.exit(1)", "boom"),
         ("print('about 3 ms')", "printed no number: its last line is 'about 3 ms'"),
+        ("sys.stdout.buffer.write('٣'.encode())", "printed no number: its last line is '٣'"),
         ("print('1e999')", "a value is a number from 1e-30 to 1e+30"),
         ("print('1e-320')", "a value is a number from 1e-30 to 1e+30"),
         ("sys.stdout.buffer.write(bytes([255, 254]))", "printed no number"),

@@ -181,6 +181,7 @@ def test_a_program_that_cannot_be_tuned_is_left_out_and_named(tmp_path, capsys):
         ("program,weight\nslow.npz,1,2\n", "line 2"),
         ("program,weight\nslow.npz,1_0\n", "row 1: the weight"),
         ("program,weight\nslow.npz,0.0\n", "row 1: the weight"),
+        ("program,weight\nslow.npz,٣\n", "row 1: the weight '٣' is no positive number"),
         (f"program,weight\nslow.npz,{'9' * 5000}\n", "row 1: the weight '9{80}' is no positive number"),
         ("program,weight\nslow.npz,1\n ,1\n", "fleet.csv: row 2: the program is empty. Give a CSV"),
         ("program,weight\n~/none.npz,1\n", f"{Path.home()}/none.npz: no such file"),

@@ -505,6 +505,7 @@ def _is_infinite(value: Any) -> bool:
 def parse_value(text: str) -> Any:
     """Return a setting's value as typed: a Python literal (``1e-3``, ``True``) or, failing that, a string."""
     try:
+        ast.literal_eval(f"({text})")  # a comment, which is no part of the value, would hide the bracket
         return ast.literal_eval(text)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):  # the last: too many brackets
         return text

@@ -56,7 +56,7 @@ def is_first() -> bool:
 
 def _of_torchrun(name: str, default: int) -> int:
     text = os.environ.get(name, str(default))
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal()):
         raise SettingsError(name, f"{text!r} is no number; torchrun sets this variable, else unset it")
     return int(text)
 

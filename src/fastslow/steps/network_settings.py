@@ -112,7 +112,7 @@ class TrainSettings(MachineSettings, KindSettings, NetworkOptions):
         super().check()
         require_logger(self.logger)
         self.require(self.folds != 1, "folds", "0, or 2 and more")
-        known = bool(re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device))
+        known = bool(re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?", self.device))
         self.require(known, "device", "one of auto, cpu, cuda, cuda:N (N the number of a GPU)")
         for field, paths in (("features", self.features), ("runs", self.run_folders())):
             self.require(len({*paths}) == len(paths) > 0, field, "a list of different paths")

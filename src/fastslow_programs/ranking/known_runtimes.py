@@ -31,6 +31,8 @@ from fastslow_programs.ranking.known_models import Configurations, Encoder, Inpu
 
 KNOWN_COLUMNS = ("config", "runtime")
 _READ = (*KNOWN_COLUMNS, "id", "round")
+_EXACT = 2**53  # float64 holds all smaller whole numbers
+_ROUND = f"a whole number from 0 to {_EXACT - 1}"
 _BLOCK = 500  # configurations of one covariance matrix
 _NAMED = 5  # unknown columns that a message names
 _LEVEL = 0.99  # of the interval of a ratio, as `fastslow measure` has it
@@ -123,7 +125,7 @@ def check_known(
     for name, right, rule in (
         ("config", within, f"a whole number from 0 to {num_configs - 1}"),
         ("runtime", are_runtimes(runtime), RUNTIME),
-        ("round", (number >= 0) & (number == np.floor(number)) & (number < np.inf), "a whole number from 0"),
+        ("round", (number >= 0) & (number == np.floor(number)) & (number < _EXACT), _ROUND),
     ):
         if not right.all():
             row = int(right.argmin())

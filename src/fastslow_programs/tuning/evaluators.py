@@ -354,7 +354,7 @@ EVALUATORS: dict[str, type[Evaluator]] = {
 
 def _number(text: str) -> tuple[float | None, str]:
     last = text.splitlines()[-1].strip() if text else ""
-    if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", last):
+    if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", last, re.ASCII):
         return None, f"printed no number: its last line is {last[:80]!r}"
     value = float(last)
     if not are_runtimes(value):
