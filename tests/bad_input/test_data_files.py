@@ -166,6 +166,14 @@ OF_LAYOUT = {
         put("node_config_feat", (2, 1, slice(0, 2)), [2, 0]),
         r"node_config_feat\[2, 1, 0\] is 2, but the node's output has 2 dimensions",
     ),
+    "an input layout beyond the rank": (
+        put("node_config_feat", (2, 1, slice(6, 8)), [2, 0]),
+        r"node_config_feat\[2, 1, 6\] is 2, but the node's input has 2 dimensions",
+    ),
+    "a kernel layout beyond the rank": (
+        put("node_config_feat", (2, 1, slice(12, 14)), [0, 5]),
+        r"node_config_feat\[2, 1, 13\] is 5, but the node's kernel has 2 dimensions",
+    ),
     "an unsigned -1": (unsigned, r"node_config_feat\[.*\] is 255, a whole number from -1 to 5 wanted"),
     "layouts column by column": (column_by_column, "column by column. .*ascontiguousarray"),
 }

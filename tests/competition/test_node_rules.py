@@ -319,6 +319,60 @@ def test_a_kernel_gives_its_computation_no_more_than_it_takes():
     assert refused > 9
 
 
+def test_a_reduction_to_a_tuple_calls_what_gives_as_many_parts():
+    refused = 0
+    for path in sorted(SAMPLE.glob("npz_all/npz/tile/xla/train/*.npz")):
+        arrays = graph(path)
+        for node in np.setdiff1d(nodes_of(arrays, "reduce"), arrays["edge_index"][:, 1]):
+            set_sizes(arrays, node, [])
+            typed("tuple")(arrays, node)
+            arrays["node_feat"][node, COLUMN["tuple_shapes"]] = 2
+            with pytest.raises(DataError, match="has sizes or an element type of none of what it reads or"):
+                check_nodes(arrays)
+            refused += 1
+    assert refused > 3
+
+
+@cases(
+    "given, sizes, made, into, is_right",
+    [
+        ("bf16", (16, 160), "u8", (16, 160), False),
+        ("u8", (16, 160), "bf16", (16, 160), False),
+        ("u8", (16, 160), "bf16", (16, 40), True),  # of numbers of four bits, which are written as bytes
+        ("bf16", (16, 40), "u8", (16, 160), True),
+        ("f32", (16,), "u8", (16, 4), True),
+        ("f32", (16,), "u8", (16, 2), False),
+        ("u8", (16, 2), "pred", (16,), False),
+        ("f32", (16,), "bf16", (16,), False),
+    ],
+)
+def test_a_bitcast_keeps_the_bytes(given, sizes, made, into, is_right):
+    opcodes = np.array([OPCODES["parameter"], OPCODES["bitcast"]])
+    arrays = {"node_feat": np.zeros((2, len(COLUMN)), np.float32), "node_opcode": opcodes}
+    arrays["edge_index"] = np.array([[1, 0]])
+    for node, (kind, shape) in enumerate([(given, sizes), (made, into)]):
+        set_sizes(arrays, node, shape)
+        typed(kind)(arrays, node)
+    arrays["node_feat"][1, COLUMN["is_root"]] = 1
+    fault = None if is_right else (1, "has more or fewer bytes than its operand")
+    assert first_fault(*(arrays[key] for key in GRAPH)) == fault
+
+
+def test_a_reshape_has_no_kernel_and_the_input_that_its_edge_names():
+    with np.load(FILES[0]) as npz:
+        arrays = {key: npz[key].copy() for key in npz.files}
+    file = ProgramFile(get_collection("layout:nlp:default"), TRAIN, FILES[0])
+    check_program(program_of(file, arrays, labelled=True))
+    place = int(np.flatnonzero(arrays["node_opcode"][arrays["node_config_ids"]] == OPCODES["reshape"])[0])
+    (operand,) = arrays["edge_index"][arrays["edge_index"][:, 0] == arrays["node_config_ids"][place], 1]
+    rank = len(sizes_of(arrays, operand))
+    for column, axis, said in ((12, 0, "kernel has 0 dimensions"), (6, rank, f"input has {rank} dimensions")):
+        layouts = arrays["node_config_feat"].copy()
+        layouts[-1, place, column : column + 6] = [axis, *[-1] * 5]
+        with pytest.raises(DataError, match=rf"{place}, {column}\] is {axis}, but the node's {said}"):
+            check_program(program_of(file, arrays | {"node_config_feat": layouts}, labelled=True))
+
+
 def test_a_hole_in_a_list_of_six_is_refused():
     arrays = graph(FILES[0])
     node = int(nodes_of(arrays, "parameter")[0])

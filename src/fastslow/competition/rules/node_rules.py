@@ -108,6 +108,7 @@ _HANDS_ON = _every(["call", "fusion", "while", "conditional"])
 _GIVES_ALL = _every(["call", "fusion", "while"])
 _GIVES_ROOT = _every(["fusion", "while"])
 _GIVES_OPERAND = _every(GIVES_OPERAND)
+_REDUCES = _every(["reduce", "reduce-window", "scatter"])  # of a tuple the computation gives one, too
 _LEAST_PARTS = MANY * _every(NEVER_A_TUPLE) + 2 * _every(ONE_PART_IS_A_TENSOR)  # of an output that is a tuple
 _OF_SINGLES = _every(OF_SINGLES)
 _ONE_AXIS = _every(ONE_AXIS)
@@ -472,17 +473,18 @@ def _bitcast(nodes: Nodes) -> Iterator[Fault]:
     operands = nodes.operands_of(bitcasts, 1)[:, 0]
     width = _BYTES[nodes.feat[:, columns.ELEMENT_TYPE].argmax(1)]
     size = nodes.elements * width
-    # the columns have no type of less than a byte: it is written as one of a byte
-    narrow = (width[bitcasts] == 1) != (width[operands] == 1)
-    off = ~narrow & (size[bitcasts] != size[operands])
+    narrow = width[bitcasts] == 1
+    # the columns have no type of less than a byte: it is written as one of a byte, and has fewer bytes
+    off = (narrow == (width[operands] == 1)) | (narrow != (size[bitcasts] > size[operands]))
+    off &= size[bitcasts] != size[operands]
     yield from _first(bitcasts, off, "has more or fewer bytes than its operand")
 
 
 def _given(nodes: Nodes) -> Iterator[Fault]:
     """Yield a node that none of what it reads and calls is like, of an opcode that gives such an output."""
     tensor = nodes.types != _TYPE["tuple"]
-    asked = _GIVES_ROOT[nodes.opcodes] | (_GIVES_OPERAND[nodes.opcodes] & tensor)
-    asked &= nodes.degree > 0
+    asked = np.where(tensor, _GIVES_OPERAND[nodes.opcodes], _REDUCES[nodes.opcodes])
+    asked = (asked | _GIVES_ROOT[nodes.opcodes]) & (nodes.degree > 0)
     edges = np.flatnonzero(asked[nodes.users])
     users = nodes.users[edges]
     has = np.bincount(users, nodes.alike(users, nodes.operands[edges]), len(nodes.opcodes)) > 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastslow.competition.layouts import LAYOUT_WIDTH
+from fastslow.competition.layouts import LAYOUT_WIDTH, ROLES
 from fastslow.competition.node_columns import (
     COLUMN_NAMES,
     CONSTANT,
@@ -287,38 +287,42 @@ def _check_configurable(path: Path, ids: np.ndarray, opcodes: np.ndarray) -> Non
         raise DataError(path, f"{problem}; configurable are convolution, dot and reshape", REMEDY)
 
 
-def _ranks(node_feat: np.ndarray) -> np.ndarray:
-    """Return the number of dimensions of nodes' outputs ``(K,)``, six where it is not known."""
-    return np.where(node_feat[:, SHAPE_PRODUCT] > 0, (node_feat[:, SHAPE] > 0).sum(1), LAYOUT_WIDTH)
+def _ranks(program: Program) -> np.ndarray:
+    """Return the number of dimensions of configurable nodes' tensors ``(K, 3)``, six where it is not known.
+
+    Edges have no order: either operand of a dot may be the input.
+    """
+    assert program.node_config_ids is not None, "a layout file has them"
+    sizes, (users, operands) = program.node_feat[:, SHAPE], program.edge_index.T
+    rank = np.where(program.node_feat[:, SHAPE_PRODUCT] > 0, (sizes > 0).sum(1), LAYOUT_WIDTH)
+    highest = np.zeros_like(rank)
+    np.maximum.at(highest, users, rank[operands])
+    kernel = np.where(program.node_opcode == OPCODES["reshape"], 0, highest)
+    return np.stack([rank, highest, kernel], 1)[program.node_config_ids]
 
 
 def _check_ranks(path: Path, program: Program) -> None:
-    """Refuse an output layout, of a configuration or the compiler, that names an axis its tensor has not.
+    """Refuse a layout, of a configuration or the compiler, that names an axis its tensor has not.
 
     Published layouts leave axes out, so that a layout may be shorter than the rank, and its axes have gaps.
-    Ranks of inputs and kernels are inferred, and ranks of tuples and empty tensors are unknown: neither is
-    checked.
+    Ranks of tuples and empty tensors are unknown, and not checked.
     """
     layouts, choices, defaults = program.layouts, program.choices, program.default_layouts
     assert layouts is not None and choices is not None, "a layout file has them"
-    ranks = _ranks(program.node_feat[program.node_config_ids])
-    option = np.arange(choices.codes.shape[2])
-    used = option < choices.options[choices.group[:, 0], None]  # (K, O)
-    axis = layouts[choices.codes[:, 0]].max(2)
-    beyond = used & (axis >= ranks[:, None])
+    ranks = _ranks(program)
+    used = np.arange(choices.codes.shape[2]) < choices.options[choices.group][..., None]  # (K, 3, O)
+    axis = layouts.max(1)[choices.codes]
+    beyond = used & (axis >= ranks[..., None])
     if beyond.any():
-        node, chosen = np.argwhere(beyond)[0].tolist()
-        row = int(np.argmax(choices.values[:, choices.group[node, 0]] == chosen))
-        layout = layouts[choices.codes[node, 0, chosen]].tolist()
-        named = axis[node, chosen]
-        position = [row, node, layout.index(named)]
-        rank = counted(int(ranks[node]), "dimension")
-        problem = f"node_config_feat{position} is {named}, but the node's output has {rank}"
-        raise DataError(path, problem, REMEDY)
-    if defaults is not None:
-        beyond = defaults[:, 0] >= ranks[:, None]
-        if beyond.any():
-            node, entry = np.argwhere(beyond)[0].tolist()
-            problem = f"{DEFAULTS}[{node}, {entry}] is {defaults[node, 0, entry]}"
-            rank = counted(int(ranks[node]), "dimension")
-            raise DataError(path, f"{problem}, but the node's output has {rank}", REMEDY)
+        node, role, chosen = np.argwhere(beyond)[0].tolist()
+        row = int(np.argmax(choices.values[:, choices.group[node, role]] == chosen))
+        named = axis[node, role, chosen]
+        entry = layouts[choices.codes[node, role, chosen]].tolist().index(named)
+        problem = f"node_config_feat{[row, node, role * LAYOUT_WIDTH + entry]} is {named}"
+    elif defaults is not None and (defaults >= ranks[..., None]).any():
+        node, role, entry = np.argwhere(defaults >= ranks[..., None])[0].tolist()
+        problem = f"{DEFAULTS}[{node}, {role * LAYOUT_WIDTH + entry}] is {defaults[node, role, entry]}"
+    else:
+        return
+    rank = counted(int(ranks[node, role]), "dimension")
+    raise DataError(path, f"{problem}, but the node's {ROLES[role]} has {rank}", REMEDY)
