@@ -366,7 +366,7 @@ def test_a_reshape_has_no_kernel_and_the_input_that_its_edge_names():
     place = int(np.flatnonzero(arrays["node_opcode"][arrays["node_config_ids"]] == OPCODES["reshape"])[0])
     (operand,) = arrays["edge_index"][arrays["edge_index"][:, 0] == arrays["node_config_ids"][place], 1]
     rank = len(sizes_of(arrays, operand))
-    for column, axis, said in ((12, 0, "kernel has 0 dimensions"), (6, rank, f"input has {rank} dimensions")):
+    for column, axis, said in ((12, 0, "kernel has 0 dimensions"), (6, rank, f"input has {rank} dimension")):
         layouts = arrays["node_config_feat"].copy()
         layouts[-1, place, column : column + 6] = [axis, *[-1] * 5]
         with pytest.raises(DataError, match=rf"{place}, {column}\] is {axis}, but the node's {said}"):
