@@ -10,6 +10,8 @@ import pytest
 
 import fastslow
 from fastslow.core.errors import DataError, SettingsError
+from fastslow_programs.tuning.history import Evaluation, History
+from fastslow_programs.tuning.search.strategies import Random, Tpe
 from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.user_space import UserSpace
 from helpers.cases import cases
@@ -98,8 +100,39 @@ def test_a_large_space_without_constraints_is_not_listed(tmp_path):
     choices = {f"c{n}": [*range(10)] for n in range(12)}
     user_space = UserSpace(space_of(tmp_path, choices=choices))
     assert user_space.space.size == 10**12 and user_space.space.listed is None
-    with pytest.raises(DataError, match="1,000,000,000,000 combinations.*Leave out constraints"):
-        _ = UserSpace(space_of(tmp_path, choices=choices, constraints=["c0 < 3"])).space
+    constraints = ["c0 + c1 + c2 + c3 + c4 + c5 < 3"]
+    with pytest.raises(DataError, match="1,000,000 combinations.*Leave out constraints"):
+        _ = UserSpace(space_of(tmp_path, choices=choices, constraints=constraints)).space
+
+
+@cases("strategy", [Random(), Tpe()])
+def test_of_a_large_space_the_choices_that_constraints_name_are_combined(tmp_path, strategy):
+    choices = {f"c{n}": [*range(10)] for n in range(12)}
+    constraints = ["c7 < c3", "c3 != 5"]
+    path = space_of(tmp_path, choices=choices, constraints=constraints, default={"c3": 1})
+    space = UserSpace(path).space
+    assert space.listed is None and space.size == (45 - 5) * 10**10
+    rng = np.random.default_rng(0)
+    history = History(space)
+    for _ in range(3):
+        for proposal in strategy.propose(history, 8, rng):
+            assert proposal.codes[7] < proposal.codes[3] != 5
+            history.add(proposal, Evaluation(1.0 + sum(proposal.codes)))
+    assert len({proposal.codes for proposal, _ in history.done}) == 24
+    wished = np.full((50, 12), 5)
+    wished[:, 0] = range(50)
+    assert (space.fresh(wished % 10, set(), 50, rng)[:, [3, 7]] != 5).any(1).all()
+    with pytest.raises(DataError, match='default does not fulfil.*"c3": 1, .*"c7": 0, .* is allowed'):
+        _ = UserSpace(space_of(tmp_path, choices=choices, constraints=constraints)).space
+
+
+def test_few_configurations_of_many_combinations_are_listed(tmp_path):
+    choices = {f"c{n}": [*range(10)] for n in range(6)}
+    constraints = ["c0 * c1 * c2 == 1"]
+    default = {f"c{n}": 1 for n in range(6)}
+    space = UserSpace(space_of(tmp_path, choices=choices, constraints=constraints, default=default)).space
+    assert space.listed.shape == (1000, 6) and len(np.unique(space.listed, axis=0)) == 1000
+    assert (space.listed[:, :3] == 1).all()
 
 
 @cases(

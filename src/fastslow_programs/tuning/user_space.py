@@ -9,6 +9,7 @@ The form follows Kernel Tuner's tunable parameters and restrictions::
 """
 
 import ast
+import contextlib
 import json
 from collections.abc import Callable
 from functools import cached_property
@@ -114,24 +115,54 @@ class UserSpace:
         """The choices, and where there are constraints, the configurations that fulfil them."""
         first = {name: options[0] for name, options in self.facts.choices.items()} | self.facts.default
         default = list(self.codes(first))
-        listed = self._allowed() if self.facts.constraints else None
-        if listed is not None and not (listed == default).all(1).any():
-            remedy = f'Name another: "default": {json.dumps(self.values(listed[0]))} is allowed'
+        joint = self._allowed() if self.facts.constraints else None
+        if joint is not None and not (joint[1] == np.array(default, CODE)[joint[0]]).all(1).any():
+            allowed = np.array(default, CODE)
+            allowed[joint[0]] = joint[1][0]
+            remedy = f'Name another: "default": {json.dumps(self.values(allowed))} is allowed'
             raise DataError(self.path, "the default does not fulfil the constraints", remedy)
         choices = [
             Choice(name, tuple(map(_shown, options)), start, ordered=_are_numbers(options))
             for (name, options), start in zip(self.options.items(), default, strict=True)
         ]
-        return Space(choices, listed)
+        if joint is None:
+            return Space(choices)
+        if len(joint[0]) == len(choices):
+            return Space(choices, joint[1])
+        space = Space(choices, joint=joint)
+        return space if space.size > _TESTED else Space(choices, self._listed(*joint))
 
-    def _allowed(self) -> np.ndarray:
-        """Return the configurations ``(C, G)`` that fulfil all constraints."""
-        count = prod(map(len, self.options.values()))
+    def _listed(self, named: list[int], rows: np.ndarray) -> np.ndarray:
+        """Return all configurations ``(C, G)`` whose named choices have one of some combinations."""
+        sizes = [len(options) for options in self.options.values()]
+        others = [place for place in range(len(sizes)) if place not in named]
+        rest = np.array([*product(*(range(sizes[place]) for place in others))], CODE)
+        listed = np.empty((len(rows) * len(rest), len(sizes)), CODE)
+        listed[:, named] = np.repeat(rows, len(rest), 0)
+        listed[:, others] = np.tile(rest, (len(rows), 1))
+        return listed
+
+    def _named(self) -> list[str]:
+        """Return the choices whose options are combined: all, or of too many those that constraints name."""
+        names = [*self.options]
+        if prod(map(len, self.options.values())) <= _TESTED:
+            return names
+        used = set()
+        for constraint in self.facts.constraints:
+            with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # refused later
+                used |= {node.id for node in ast.walk(_parsed(constraint)) if isinstance(node, ast.Name)}
+        return [name for name in names if name in used]
+
+    def _allowed(self) -> tuple[list[int], np.ndarray]:
+        """Return places ``(J,)`` of the combined choices, and ``(C, J)`` what fulfils all constraints."""
+        named = self._named()
+        chosen = [self.options[name] for name in named]
+        count = prod(map(len, chosen))
         problem = f"its constraints cannot be tested on {counted(count, 'combination')}, at most {_TESTED:,}"
         self._require(count <= _TESTED, problem, "Leave out constraints: a configuration may fail")
         names = ", ".join(self.options)
-        codes = np.array([*product(*map(range, map(len, self.options.values())))], CODE)
-        table = pd.DataFrame(list(product(*self.options.values())), columns=list(self.options))
+        codes = np.array([*product(*map(range, map(len, chosen)))], CODE)
+        table = pd.DataFrame(list(product(*chosen)), columns=named)
         for constraint in self.facts.constraints:
             quoted = repr(constraint if len(constraint) <= _QUOTED else f"{constraint[:_QUOTED]}...")
             try:
@@ -147,7 +178,7 @@ class UserSpace:
             self._require(sound, problem, f"Compare {names}")
             self._require(fulfilled.any(), f"nothing fulfils constraint {quoted}", "Correct it")
             codes, table = codes[fulfilled], table[fulfilled]
-        return codes
+        return [[*self.options].index(name) for name in named], codes
 
     def values(self, codes) -> dict[str, Any]:
         """Return the option of each choice by its name, for a configuration ``(G,)``."""

@@ -37,6 +37,8 @@ class Space:
         choices: The choices.
         listed: ``(C, G)`` distinct configurations; no other may be proposed. By default any combination of
             options may be.
+        joint: Positions ``(J,)`` of choices that depend on each other, and the combinations ``(C, J)`` of
+            their options that may be proposed, where too many configurations cannot be listed.
 
     Attributes:
         listed: ``(C, G)`` the configurations that may be proposed; None where any combination may be and
@@ -44,7 +46,12 @@ class Space:
         default: ``(G,)`` the default configuration.
     """
 
-    def __init__(self, choices: Sequence[Choice], listed: np.ndarray | None = None):
+    def __init__(
+        self,
+        choices: Sequence[Choice],
+        listed: np.ndarray | None = None,
+        joint: tuple[Sequence[int], np.ndarray] | None = None,
+    ):
         self.choices = list(choices)
         self.options = np.array([len(c.options) for c in choices], np.int64)
         self.default = np.array([c.default for c in choices], CODE)
@@ -55,7 +62,12 @@ class Space:
             row[: len(weights)] = np.cumsum(weights / weights.sum())
             row[len(weights) - 1 :] = 1.0
         self.size = prod(self.options.tolist()) if listed is None else len(listed)
-        if listed is None and self.size <= ENUMERATED:
+        self._joint = joint
+        if joint is not None:
+            columns, rows = joint
+            self.size = self.size // prod(self.options[[*columns]].tolist()) * len(rows)
+            self._allowed = {*self.keys(rows)}
+        elif listed is None and self.size <= ENUMERATED:
             listed = np.indices(tuple(self.options)).reshape(len(choices), -1).T
         self.listed = None if listed is None else np.ascontiguousarray(listed, CODE)
         self._hot = None if listed is None else self.one_hot(self.listed)
@@ -78,12 +90,16 @@ class Space:
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
         """Sample ``count`` configurations ``(count, G)``, repeats possible.
 
-        Listed ones are equally likely; otherwise each choice is drawn by its weights.
+        Listed ones are equally likely, as are joint combinations; every other choice is drawn by its weights.
         """
         if self.listed is not None:
             return self.listed[rng.integers(len(self.listed), size=count)]
         chance = rng.random((count, len(self.options)))
-        return (chance[..., None] >= self._limits[:, :-1]).sum(-1).astype(CODE)
+        codes: np.ndarray = (chance[..., None] >= self._limits[:, :-1]).sum(-1).astype(CODE)
+        if self._joint is not None:
+            columns, rows = self._joint
+            codes[:, columns] = rows[rng.integers(len(rows), size=count)]
+        return codes
 
     def neighbours(self, codes: np.ndarray) -> np.ndarray:
         """Return the configurations ``(n, G)`` that differ from ``codes (G,)`` in one choice."""
@@ -97,11 +113,19 @@ class Space:
         """Return up to ``count`` allowed configurations that are not taken, in the order wished.
 
         Args:
-            codes: ``(n, G)`` wishes. Where configurations are listed, the nearest free one replaces each.
+            codes: ``(n, G)`` wishes. Where configurations are listed, the nearest free one replaces each;
+                of joint choices the nearest combination that may be proposed does.
             taken: Keys of those that must not be proposed.
             count: Number wanted.
             rng: Decides between equally near ones.
         """
+        if self._joint is not None:
+            columns, rows = self._joint
+            codes = np.array(codes, CODE)
+            for code, key in zip(codes, self.keys(codes[:, columns]), strict=True):
+                if key not in self._allowed:
+                    near = (rows == code[columns]).sum(1) + 0.5 * rng.random(len(rows))
+                    code[columns] = rows[near.argmax()]
         if self.listed is None:
             free = {k: c for k, c in zip(self.keys(codes), codes, strict=True) if k not in taken}
             return np.array(list(free.values())[:count], CODE).reshape(-1, codes.shape[1])
