@@ -216,6 +216,33 @@ def test_a_parser_that_ends_does_not_end_us(file, parser, monkeypatch, does):
         read_hlo(file(HLO_TEXT.encode()))
 
 
+ENDS = {  # what replaces a part of the text: the message
+    (
+        "parameter(0)",
+        "parameter(1)",
+    ): r"XLA's parser ended on it, probably at 'p = .*parameter\(1\)' \(SIGABRT: ",
+    ("f32[8,4]{0,1} transpose(p)", "token[8,4] transpose(p)"): r"ended on it, probably at 't = token\[8,4\]",
+    (
+        "p = f32[4,8]{1,0} parameter(0)",
+        "q = (f32[4,8]) parameter(0)\n  p = f32[4,8] get-tuple-element(q), index=1",
+    ): ("get-tuple-element p takes element 1 of a tuple of 1"),
+    (
+        "p = f32[4,8]{1,0} parameter(0)",
+        "q = (f32[4,8]) parameter(0)\n  p = f32[4,8] get-tuple-element(q), index=-1",
+    ): ("get-tuple-element p takes element -1 of a tuple of 1"),
+}
+
+
+@pytest.mark.parametrize("change", ENDS)
+def test_a_text_that_xla_ends_on_is_explained_in_one_line(file, change):
+    pytest.importorskip("jaxlib.xla_client", reason="HLO text needs jaxlib, an optional requirement")
+    _, header, body = HLO_TEXT.partition("HloModule product")
+    body = body.partition("\n")[2].replace(*change)
+    with pytest.raises(DataError, match=ENDS[change]) as caught:
+        read_hlo(file(f"{header}\n{body}".encode()))
+    assert "\n" not in str(caught.value) and "***" not in str(caught.value)
+
+
 def test_text_by_the_compilers_own_parser(file):
     pytest.importorskip("jaxlib.xla_client", reason="HLO text needs jaxlib, an optional requirement")
     module = read_hlo(file(HLO_TEXT.encode())).module

@@ -169,6 +169,34 @@ def test_an_instruction_that_no_program_has_is_refused(name):
         check_module(Path("x"), Module.FromString(module.SerializeToString()))
 
 
+@cases(
+    "change, said",
+    [
+        (lambda shape: shape.parameters.add(), "1 parameter, and 2 in the program_shape"),
+        (lambda shape: shape.parameters[0].dimensions.append(7), r"p is f32\[2,3\], and f32\[2,3,7\] in the"),
+        (lambda shape: shape.result.dimensions.__setitem__(0, 5), r"n is f32\[2,3\], and f32\[5,3\] in the"),
+    ],
+)
+def test_a_program_shape_that_is_another_names_the_instruction_and_both(change, said):
+    source = Program()
+    operand = source.add("parameter", (2, 3), name="p")
+    source.computation.root_id = source.add("negate", (2, 3), [operand], name="n")
+    source.computation.id = source.module.entry_computation_id = 1
+    module = CheckedModule.FromString(source.module.SerializeToString())
+    (part,) = module.computations
+    for owner, name in ((part, "computation"), (module, "the module")):
+        for inst, shape in zip(
+            part.instructions, (owner.program_shape.parameters.add(), owner.program_shape.result), strict=True
+        ):
+            shape.CopyFrom(inst.shape)
+        check_module(Path("x"), Module.FromString(module.SerializeToString()))
+        before = owner.program_shape.SerializeToString()
+        change(owner.program_shape)
+        with pytest.raises(DataError, match=f"{said}.* {name}"):
+            check_module(Path("x"), Module.FromString(module.SerializeToString()))
+        owner.program_shape.ParseFromString(before)
+
+
 IMPOSSIBLE = {
     "rng": "a = f32[] parameter(0); b = s32[] parameter(1); "
     "ROOT r = f32[4] rng(a, b), distribution=rng_uniform",

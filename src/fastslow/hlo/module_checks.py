@@ -1,14 +1,14 @@
 """Check that an HLO module is one, before anything is computed from it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, counted
 from fastslow.hlo.messages import PRIMITIVE_TYPES, CheckedModule, Module
-from fastslow.hlo.shape_rules import TUPLE, Signature, Site, misfit, same_shape
+from fastslow.hlo.shape_rules import TUPLE, Signature, Site, misfit, same_shape, shown
 
 WRITE_AGAIN = "Write or download the file again"
 _WITHOUT_SIZES = {PRIMITIVE_TYPES[name]: name for name in ("tuple", "token", "opaque")}
@@ -39,7 +39,7 @@ def check_module(path: Path, module: Module) -> None:
     }
     if _has_cycle(calls):
         refuse("a computation calls itself")
-    signatures = {}
+    signatures, whole = {}, {}
     for part in module.computations:
         if _has_cycle({inst.id: inst.operand_ids for inst in part.instructions}):
             refuse(f"an instruction of computation {part.name} uses its own result")
@@ -50,12 +50,15 @@ def check_module(path: Path, module: Module) -> None:
             refuse(f"the parameters of computation {part.name} have the numbers {numbers}")
         root = next(inst for inst in part.instructions if inst.id == part.root_id)
         signatures[part.id] = Signature([inst.shape for inst in parameters], root.shape)
-        if part.HasField("program_shape") and not _agrees(part.program_shape, signatures[part.id]):
-            refuse(f"computation {part.name} has other parameters or another result than its program_shape")
+        whole[part.id] = [*parameters, root]
+        if part.HasField("program_shape"):
+            problem = _odd_signature(part.program_shape, whole[part.id])
+            if problem:
+                refuse(f"{problem} in the program_shape of computation {part.name}")
     if module.HasField("program_shape"):
-        entry = signatures[module.entry_computation_id]
-        if not _agrees(module.program_shape, entry):
-            refuse("the entry computation has other parameters or another result than the program_shape")
+        problem = _odd_signature(module.program_shape, whole[module.entry_computation_id])
+        if problem:
+            refuse(f"{problem} in the program_shape of the module")
     if any(module.entry_computation_id in called for called in calls.values()):
         refuse(f"the entry computation {module.entry_computation_name} is called")
     for part in module.computations:
@@ -90,11 +93,15 @@ def _check_references(module: Module, refuse: Callable[[str], None]) -> None:
                 refuse(f"a computation that {inst.opcode} {inst.name} calls is missing")
 
 
-def _agrees(program_shape, signature: Signature) -> bool:
-    """Return whether a ``ProgramShape`` is this signature."""
+def _odd_signature(program_shape, instructions: Sequence) -> str:
+    """Return which parameter, or the root after them, has another shape than in a ``ProgramShape``."""
     given = [*program_shape.parameters, program_shape.result]
-    shapes = [*signature.parameters, signature.root]
-    return len(given) == len(shapes) and all(same_shape(*pair) for pair in zip(given, shapes, strict=True))
+    if len(given) != len(instructions):
+        return f"{counted(len(instructions) - 1, 'parameter')}, and {len(given) - 1}"
+    for shape, inst in zip(given, instructions, strict=True):
+        if not same_shape(shape, inst.shape):
+            return f"{inst.opcode} {inst.name} is {shown(inst.shape)}, and {shown(shape)}"
+    return ""
 
 
 def _has_cycle(uses: dict[int, Iterable[int]]) -> bool:
