@@ -133,7 +133,7 @@ def seven_dimensions():
 
 
 def layouts_of_inputs(*layout):
-    """Configurations whose inputs have a layout: its axes may be beyond the rank, which is inferred."""
+    """Configurations whose inputs have a layout, which may leave axes out."""
     feat = layout_arrays()["node_config_feat"]
     feat[:, :, 6:12] = layout
     return feat
@@ -148,7 +148,7 @@ def layouts_of_inputs(*layout):
         ("layout", {"config_runtime": np.arange(1, 9, dtype=np.int32)}),
         ("layout", {"node_config_ids": layout_arrays()["node_config_ids"][::-1].astype(np.uint8)}),
         ("layout", {"node_feat": seven_dimensions()}),
-        ("layout", {"node_config_feat": layouts_of_inputs(4, 0, -1, -1, -1, -1)}),
+        ("layout", {"node_config_feat": layouts_of_inputs(1, -1, -1, -1, -1, -1)}),
         ("layout", {"node_config_feat": np.full((8, 3, 18), -1, np.float16)}),
         ("layout", {"node_config_feat": np.tile([1.0, *[-1] * 5], (8, 3, 3)).astype(">f8")}),
         *(

@@ -7,6 +7,7 @@ import pytest
 
 from fastslow.competition import node_columns
 from fastslow.competition.catalog import ProgramFile, get_collection
+from fastslow.competition.opcodes import OPCODES
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.build import build_graph
 from fastslow.features.configs.config_tensors import config_tensors
@@ -41,10 +42,12 @@ def square_dots():
 
 def competition_arrays(module, ids, configs=4):
     """A competition file of a module: some nodes configurable, the first tensors row-major."""
+    arrays = graph_arrays(module)
     layouts = np.full((configs, len(ids), 18), -1, np.float32)
-    layouts[: configs // 2, :, [0, 6, 12]] = 1
+    layouts[: configs // 2, :, [0, 6]] = 1
+    layouts[: configs // 2, arrays["node_opcode"][ids] != OPCODES["reshape"], 12] = 1
     return {
-        **graph_arrays(module),
+        **arrays,
         "node_config_ids": np.array(ids),
         "node_config_feat": layouts,
         "config_runtime": np.arange(1, configs + 1),

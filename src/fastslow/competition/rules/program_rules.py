@@ -292,13 +292,13 @@ def _ranks(program: Program) -> np.ndarray:
 
     Edges have no order: either operand of a dot may be the input.
     """
-    assert program.node_config_ids is not None, "a layout file has them"
     sizes, (users, operands) = program.node_feat[:, SHAPE], program.edge_index.T
     rank = np.where(program.node_feat[:, SHAPE_PRODUCT] > 0, (sizes > 0).sum(1), LAYOUT_WIDTH)
     highest = np.zeros_like(rank)
     np.maximum.at(highest, users, rank[operands])
     kernel = np.where(program.node_opcode == OPCODES["reshape"], 0, highest)
-    return np.stack([rank, highest, kernel], 1)[program.node_config_ids]
+    ranks: np.ndarray = np.stack([rank, highest, kernel], 1)[program.node_config_ids]
+    return ranks
 
 
 def _check_ranks(path: Path, program: Program) -> None:
