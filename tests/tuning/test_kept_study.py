@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.files import read_json
+from fastslow.core.files import read_json, write_json
 from fastslow_programs.tuning.confirmation import CONFIRMS
 from fastslow_programs.tuning.evaluators import Replay
 from fastslow_programs.tuning.history import Evaluation, Proposal
@@ -89,6 +89,15 @@ def test_a_shortened_journal_of_a_finished_study_is_refused_and_kept(study, tmp_
     ):
         complete_study(settings)
     assert settings.journal.read_bytes() == b"".join(lines[:records])
+    manifest = read_json(folder / "manifest.json")
+    del manifest["kept"]  # which older versions do not write
+    write_json(folder / "manifest.json", manifest)
+    with pytest.raises(DataError, match=f"journal: holds {held} evaluations?, 11 were kept"):
+        complete_study(settings)
+    for damaged in ("", "[]", '{"kept": "x"}', '{"summary": {"evaluations": 3}}'):
+        (folder / "manifest.json").write_text(damaged)
+        settings.journal.write_bytes(b"".join(lines[:records]))
+        complete_study(settings)
     settings.journal.write_bytes(files[settings.journal])
     assert write_result(complete_study(settings.replace(evaluations=13))) == folder
     assert read_json(folder / "manifest.json")["kept"] == 13

@@ -143,29 +143,30 @@ def write_scalers(path: Path, **scalers: Scaler) -> None:
     write_arrays(path, arrays)
 
 
-def read_scaler(path: Path, name: str, length: int | None = None) -> Scaler:
+def read_scaler(path: Path, name: str, length: int | None = None, remedy: str = _AGAIN) -> Scaler:
     """Read one scaler of :func:`write_scalers`.
 
     Args:
         path: The npz file, checked by its checksum.
         name: Name that the scaler was written by.
         length: Number of columns that it must have; any by default.
+        remedy: Advice for the message.
 
     Raises:
         DataError: The file is missing or broken, or holds no scaler of that name and length: two lists of
             finite float64, the second from 0.
     """
-    arrays = read_arrays(path, [f"{name}_mean", f"{name}_std"], _AGAIN)
+    arrays = read_arrays(path, [f"{name}_mean", f"{name}_std"], remedy)
     mean, std = arrays.values()
     for array, values in arrays.items():
         if values.dtype != np.float64 or values.shape != (mean.size,):
             problem = f"{array} is {values.dtype} of shape {values.shape}, float64 ({mean.size},) wanted"
-            raise DataError(path, problem, _AGAIN)
+            raise DataError(path, problem, remedy)
         if not np.isfinite(values).all() or (values is std and (std < 0).any()):
             wanted = "finite numbers from 0" if values is std else "finite numbers"
-            raise DataError(path, f"{array} holds what no scaler has, {wanted} wanted", _AGAIN)
+            raise DataError(path, f"{array} holds what no scaler has, {wanted} wanted", remedy)
     if length not in (None, len(mean)):
-        raise DataError(path, f"{name} has {counted(len(mean), 'column')}, {length} wanted", _AGAIN)
+        raise DataError(path, f"{name} has {counted(len(mean), 'column')}, {length} wanted", remedy)
     return Scaler(mean, std)
 
 

@@ -68,11 +68,11 @@ def read_scalers(folder: Path) -> tuple[Scaler, Scaler]:
         DataError: The run is not finished, or this code builds another number of node columns.
     """
     file = finished_file(folder, SCALERS, _AGAIN)
-    node = read_scaler(file, "node")
+    node = read_scaler(file, "node", remedy=_AGAIN)
     if len(node.mean) != EXPANDED_NODE_FEATURES:
         numbers = f"{counted(len(node.mean), 'node column')}, this code builds {EXPANDED_NODE_FEATURES}"
         raise DataError(folder, f"learned from {numbers}", "Use the code of its commit, or train it again")
-    return node, read_scaler(file, "config")
+    return node, read_scaler(file, "config", remedy=_AGAIN)
 
 
 class TrainedNetwork:

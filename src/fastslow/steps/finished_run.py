@@ -195,7 +195,7 @@ class FinishedRun:
     @cached_property
     def _size_scaler(self) -> Scaler:
         network = self.members[self._networks[0]]
-        return read_scaler(finished_file(network.folder, SCALERS, _AGAIN), "node")
+        return read_scaler(finished_file(network.folder, SCALERS, _AGAIN), "node", remedy=_AGAIN)
 
     def _reads(self, features: Features) -> bool:
         """Return whether it learned from these features, or from others that were built alike."""

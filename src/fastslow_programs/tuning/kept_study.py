@@ -193,11 +193,14 @@ def _refuse_a_shortened(path: Path, evaluations: int) -> None:
     """
     if not is_there(manifest := path.with_name(MANIFEST), MAX_TEXT_BYTES):
         return
-    kept = None
-    with contextlib.suppress(DataError):  # what is damaged is written again
-        kept = read_json(manifest)
-    if isinstance(kept, dict) and isinstance(kept.get(KEPT), int) and kept[KEPT] > evaluations:
-        problem = f"holds {counted(evaluations, 'evaluation')}, {kept[KEPT]} were kept when the study ended"
+    try:
+        facts = read_json(manifest)
+        # older versions have the number in words, as in "256, 2 of them failed"
+        kept = int(facts.get(KEPT) or facts["summary"]["evaluations"].partition(",")[0])
+    except (DataError, AttributeError, KeyError, TypeError, ValueError):  # what is damaged is written again
+        return
+    if kept > evaluations:
+        problem = f"holds {counted(evaluations, 'evaluation')}, {kept} were kept when the study ended"
         raise DataError(path, problem, f"Restore it. {another_name(path)}, or delete the folder")
 
 
