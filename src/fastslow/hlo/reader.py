@@ -141,7 +141,7 @@ def choose_module(path: Path, programs: list[HloProgram], kernel: str) -> HloPro
         return programs[0]
     names = [program.module.name for program in programs]
     chosen = [number for number, name in enumerate(names) if name == kernel]
-    if not chosen and kernel.isdecimal() and int(kernel) < len(names):
+    if not chosen and re.fullmatch("[0-9]{1,9}", kernel) and int(kernel) < len(names):
         chosen = [int(kernel)]
     if len(chosen) == 1:
         return programs[chosen[0]]
