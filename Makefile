@@ -61,8 +61,9 @@ TUNING := $(VENV)/.ready-tune
 DEVICE := $(VENV)/.ready-device
 PLACER := $(VENV)/.ready-placement
 $(call as_typed,PY READY TESTED COMPILER TUNING DEVICE PLACER)
-# a JAX function needs JAX and the TPU compiler, a file does not
-CALLER = $(if $(findstring .py:,$(SRC)),$(COMPILER),$(READY))
+# a JAX function needs JAX and the TPU compiler; a file where the compiler estimates
+GIVES = $(filter-out %=0 %=False,$(filter $(1),$(patsubst --%,%,$(SET))))
+CALLER = $(if $(or $(findstring .py:,$(SRC)),$(call GIVES,estimate=% label=%)),$(COMPILER),$(READY))
 FASTSLOW = set -f; "$$PY" -m fastslow
 OPTIONS = $${DATA:+"data=$$DATA"} $${PRESET:+"preset=$$PRESET"} $${NAME:+"name=$$NAME"} \
           $${SEEDS:+"seeds=$$SEEDS"} $${JOBS:+"jobs=$$JOBS"} $${HOURS:+"hours=$$HOURS"} \
@@ -125,8 +126,11 @@ else
 endif
 
 MEASURES = $(or $(findstring evaluator=device,$(SET)),$(if $(findstring evaluator=command,$(SET)),,$(filter %.json,$(SRC))))
+# the compiler evaluates an HLO file; runtimes of a file and a command need none
+REPLAYS = $(or $(findstring evaluator=command,$(SET)),$(findstring evaluator=replay,$(SET)),$(filter %.npz %.json,$(lastword $(SRC))))
+SEARCHER = $(if $(MEASURES),$(DEVICE),$(if $(REPLAYS),$(CALLER),$(COMPILER)))
 
-tune: $(if $(SRC)$(FLEET),$(TUNING) $(if $(MEASURES),$(DEVICE),$(CALLER))) ## Search for the fastest configuration of a program of yours: SRC=, or of many: FLEET=list.csv
+tune: $(if $(SRC)$(FLEET),$(TUNING) $(SEARCHER)) ## Search for the fastest configuration of a program of yours: SRC=, or of many: FLEET=list.csv
 ifneq ($(FLEET),)
 	@$(FASTSLOW) fleet "$$FLEET" $${RUN:+"run=$$RUN"} $${OUT:+"data_root=$$OUT"} $$SET
 else ifneq ($(SRC),)

@@ -192,6 +192,37 @@ def test_the_other_targets(called):
         assert called(*typed) == (given.split() if isinstance(given, str) else given)
 
 
+SET_UPS = {  # what is typed, and the extra that is set up besides the environment
+    ("rank", "SRC=a.npz"): None,
+    ("rank", "SRC=a.pb.xz"): None,
+    ("rank", "SRC=a.pb.xz", "SET=estimate=0"): None,
+    ("rank", "SRC=a.pb.xz", "SET=configs=9 estimate=10"): "compiler",
+    ("rank", "SRC=a.py:make"): "compiler",
+    ("convert", "SRC=a.hlo"): None,
+    ("convert", "SRC=a.hlo", "SET=label=False"): None,
+    ("convert", "SRC=a.hlo", "SET=label=True"): "compiler",
+    ("tune", "SRC=a.hlo"): "compiler",
+    ("tune", "SRC=a b.pb"): "compiler",
+    ("tune", "FLEET=list.csv"): "compiler",
+    ("tune", "SRC=my own.npz"): None,
+    ("tune", "SRC=a.hlo", "SET=evaluator=replay"): None,
+    ("tune", "SRC=a.hlo", "SET=evaluator=command command=./run.sh"): None,
+    ("tune", "SRC=a.json", "SET=evaluator=command command=./run.sh"): None,
+    ("tune", "SRC=a.json"): "device",
+    ("tune", "SRC=a.hlo", "SET=evaluator=device"): "device",
+}
+
+
+@cases("typed", SET_UPS)
+def test_the_compiler_is_set_up_where_it_is_asked(typed, tmp_path):
+    for file in ("requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / file, tmp_path)
+    done = make("-n", *typed, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    extras = {*re.findall(r"-e \.\[(\w+)\]", done.stdout)} - {"tune"}
+    assert extras == ({SET_UPS[typed]} - {None})
+
+
 def test_an_unknown_variable_is_refused(tmp_path):
     for target in ("submit", "help"):
         done = make(target, "SEED=5", folder=tmp_path)
