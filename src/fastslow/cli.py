@@ -14,10 +14,10 @@ import re
 import resource
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from fastslow import __version__
 from fastslow.core.errors import FastslowError, SettingsError, storage_error
@@ -49,6 +49,7 @@ class Command(NamedTuple):
         run: Function of the settings, as ``module:function``.
         fixed: Settings that the command sets to these values itself.
         first: Settings whose values may be given first, without their names, separated by spaces.
+        defaults: Defaults of its own, which its help shows in place of the settings'.
         main: Settings that its help shows, separated by spaces, a step's with its dotted name; ``--all``
             shows the others too. Empty: all of them.
         examples: Command lines without ``fastslow COMMAND``.
@@ -60,6 +61,7 @@ class Command(NamedTuple):
     run: str
     fixed: dict = {}
     first: str = ""
+    defaults: dict = {}
     main: str = ""
     examples: tuple[str, ...] = ()
     repository: bool = False
@@ -102,6 +104,7 @@ COMMANDS = {
         _RUN_SETTINGS,
         "fastslow.workflow.run:run_on_kaggle",
         fixed={"data": "kaggle", "cluster": "", "plan": False, "unproven_order": False, "predict_with": ""},
+        defaults={"hours": 8.5},
         main=_RUN_MAIN.replace("data preset", "preset").replace("plan ", ""),
         examples=("", "name=second hours=4 gnn.layout.epochs=50"),
         repository=True,
@@ -122,7 +125,7 @@ COMMANDS = {
     ),
     "measure": Command(
         "Measure configurations of a program on this machine, for rank's known=",
-        "fastslow_programs.program.program_settings:ConvertSettings",
+        "fastslow_programs.program.program_settings:MeasureSettings",
         "fastslow_programs.commands.measure:measure_program",
         fixed={"label": False, "generation": "v3", "collection": "layout:xla:random"},
         first="source",
@@ -387,10 +390,11 @@ class _Parser(argparse.ArgumentParser):
                 section, _, field = typed.rpartition(".")
                 settings = classes[section.partition(".")[0]]
                 setting = next(setting for setting in settings.describe() if setting.name == field)
+                setting = setting._replace(default=command.defaults.get(typed, setting.default))
                 text += "".join(f"{line}\n" for line in _lines(typed, setting))
             return f"{text}\n`fastslow {name} {ALL}` lists all settings.\n"
         text += "\nsettings, each as NAME=VALUE or --NAME VALUE:\n"
-        text += setting_lines(classes.pop(""), hidden=command.fixed)
+        text += setting_lines(classes.pop(""), hidden=command.fixed, defaults=command.defaults)
         for section, settings in classes.items():
             text += f"\nsettings of {section}, each as {section}.NAME=VALUE:\n"
             text += setting_lines(settings, hidden=SET_BY_THE_WORKFLOW)
@@ -402,7 +406,9 @@ class _Parser(argparse.ArgumentParser):
         return text
 
 
-def setting_lines(settings: type[Settings], hidden: Sequence[str] = ()) -> str:
+def setting_lines(
+    settings: type[Settings], hidden: Sequence[str] = (), defaults: Mapping[str, Any] | None = None
+) -> str:
     """Return the fields of a settings class as lines by group: name, default, range, sentence."""
     lines, group = [], ""
     for setting in settings.describe():
@@ -410,13 +416,17 @@ def setting_lines(settings: type[Settings], hidden: Sequence[str] = ()) -> str:
             if setting.group != group:
                 lines.append(f" {setting.group}:")
                 group = setting.group
-            lines += _lines(setting.name, setting)
+            default = (defaults or {}).get(setting.name, setting.default)
+            lines += _lines(setting.name, setting._replace(default=default))
     return "\n".join(lines) + "\n"
 
 
 def _lines(name: str, setting: Setting) -> list[str]:
     allowed = f"; {setting.allowed}" if setting.allowed else ""
-    head = f"{name}={setting.default}  ({setting.kind}{allowed})"
+    if setting.default is None:
+        allowed += "; none if it is not given"
+    default = "" if setting.default is None else setting.default
+    head = f"{name}={default}  ({setting.kind}{allowed})"
     return [*_wrapped(head, 2), *_wrapped(setting.sentence, 6)]
 
 

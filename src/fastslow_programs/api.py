@@ -19,7 +19,7 @@ from fastslow.workflow.presets import PACKAGED
 from fastslow_programs.compiler.tuned import load_tuned as load_tuned  # of the interface
 from fastslow_programs.program.convert import ConvertedProgram, make_program, summarise, write_conversion
 from fastslow_programs.program.graph_picture import plot_graph
-from fastslow_programs.program.program_settings import ConvertSettings
+from fastslow_programs.program.program_settings import ConvertSettings, MeasureSettings
 from fastslow_programs.program.program_tables import list_configurable
 from fastslow_programs.program.user_program import FunctionSource, find_source, require_keywords, require_path
 from fastslow_programs.ranking.models import Models, read_models
@@ -372,7 +372,7 @@ def measure(
     from fastslow_programs.tuning.measurement import measure_source, write_measurement
 
     with _data_root(out, settings) as data_root:
-        chosen = _settings(ConvertSettings, source, arguments, keywords, data_root=data_root, **settings)
+        chosen = _settings(MeasureSettings, source, arguments, keywords, data_root=data_root, **settings)
         measurement = measure_source(chosen)
         if out:
             write_measurement(measurement, chosen)

@@ -120,5 +120,5 @@ def test_what_rank_says_of_the_estimates_is_in_the_table():
     said = read_json(ESTIMATES)
     page = (Path(label_truth.__file__).parent / "tables" / "label_truth.md").read_text()
     assert "Tau {tau:.3f} [{low:.3f}, {high:.3f}]".format(**said) in page
-    over = "{tau:.2f} with the measured runs of AlexNet; {low:.2f} to {high:.2f} on 95 % of halves of them"
+    over = "{tau:.2f} on AlexNet's measured runs (95 % of random halves: {low:.2f} to {high:.2f})"
     assert describe_estimates() == over.format(**said)

@@ -13,7 +13,7 @@ from fastslow.core.errors import DataError, SettingsError  # noqa: E402
 from fastslow_programs.commands.measure import measure_program  # noqa: E402
 from fastslow_programs.program.configurations import identify  # noqa: E402
 from fastslow_programs.program.convert import make_program  # noqa: E402
-from fastslow_programs.program.program_settings import ConvertSettings  # noqa: E402
+from fastslow_programs.program.program_settings import MeasureSettings  # noqa: E402
 from fastslow_programs.ranking.known_runtimes import read_known  # noqa: E402
 from fastslow_programs.tuning.evaluators import ROUNDS  # noqa: E402
 from helpers.cases import cases  # noqa: E402
@@ -35,7 +35,7 @@ X, W = np.ones((16, 8), np.float32), np.ones((8, 16), np.float32)
 def test_runtimes_are_known_to_a_ranking_of_a_larger_draw(tmp_path):
     source = tmp_path / "small.hlo"
     source.write_text(SMALL_TEXT)
-    settings = ConvertSettings(source=str(source), configs=5, data_root=str(tmp_path))
+    settings = MeasureSettings(source=str(source), configs=5, data_root=str(tmp_path))
     with settings_read() as read:
         facts = measure_program(settings)
     assert ignored(settings, read, measure_program) == []
@@ -59,7 +59,7 @@ def test_the_table_of_another_program_is_not_replaced(tmp_path):
         source.parent.mkdir()
         source.write_text(text)
     first, second = (
-        ConvertSettings(source=str(source), configs=1, data_root=str(tmp_path)) for source in sources
+        MeasureSettings(source=str(source), configs=1, data_root=str(tmp_path)) for source in sources
     )
     table = measure_program(first)["table"]
     before = table.read_bytes()
@@ -75,18 +75,18 @@ def test_what_a_measurement_does_not_read_is_refused(tmp_path, setting):
     (tmp_path / "small.hlo").write_text(SMALL_TEXT)
     with pytest.raises(SettingsError, match=f"{next(iter(setting))}: .* has no effect on what this machine"):
         measure_program(
-            ConvertSettings(source=str(tmp_path / "small.hlo"), data_root=str(tmp_path), **setting)
+            MeasureSettings(source=str(tmp_path / "small.hlo"), data_root=str(tmp_path), **setting)
         )
 
 
 def test_a_function_is_measured_and_ranked_as_the_hlo_that_ran_here(tmp_path):
     (tmp_path / "model.py").write_text(MODEL)
-    settings = ConvertSettings(source=f"{tmp_path}/model.py:make", configs=3, data_root=str(tmp_path))
+    settings = MeasureSettings(source=f"{tmp_path}/model.py:make", configs=3, data_root=str(tmp_path))
     with settings_read() as read:
         facts = measure_program(settings)
     assert ignored(settings, read, measure_program) == []
     *_, hlo, known = shlex.split(facts["to rank with it"])
-    program = make_program(ConvertSettings(source=hlo, configs=3, data_root=str(tmp_path)))
+    program = make_program(MeasureSettings(source=hlo, configs=3, data_root=str(tmp_path)))
     found = read_known(known.removeprefix("known="), len(program.runtime), identify(program), of_file=False)
     assert {*found["config"]} == {0, 1, 2}
 
@@ -108,7 +108,7 @@ def test_what_a_function_has_not_to_choose_is_said_by_the_name_that_was_typed(tm
     (tmp_path / "model.py").write_text("def make():\n    return (lambda x: x + 1), (1.0,)\n")
     source = f"{tmp_path}/model.py:make"
     with pytest.raises(DataError, match="model.py: it has no convolution, dot or reshape"):
-        measure_program(ConvertSettings(source=source, data_root=str(tmp_path)))
+        measure_program(MeasureSettings(source=source, data_root=str(tmp_path)))
 
 
 def nothing(x):

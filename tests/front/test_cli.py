@@ -54,7 +54,9 @@ def test_a_command_has_a_function_and_its_help_shows_every_setting_on_lines_of_8
         assert all(len(line) <= 80 or len(line.split()) == 1 for line in settings), name
         words = " ".join(text.split())
         for setting in SETTINGS[name].describe():
-            shown = " ".join(f"{setting.name}={setting.default} ({setting.kind}".split())
+            default = cli.COMMANDS[name].defaults.get(setting.name, setting.default)
+            default = "" if default is None else default
+            shown = " ".join(f"{setting.name}={default} ({setting.kind}".split())
             assert (f" {shown}" in words) == (setting.name not in command.fixed), f"{name}: {setting.name}"
             if setting.name not in command.fixed:
                 assert setting.sentence and setting.sentence[:60] in words, setting.name

@@ -235,8 +235,8 @@ def test_a_newer_opcode_is_taken_for_the_nearest_and_named(tmp_path, capsys, opc
         ({"configs": -1}, "configs: -1 is not 0 or more"),
         ({"configs": 0, "label": True}, "label: True is not False, since configs=0 has labels"),
         ({"name": "../x"}, "name: '../x' is not made of"),
-        ({"source": ""}, "source: '' is neither an HLO file nor model.py:FUNCTION"),
-        ({"source": "model.py:a b"}, "source: 'model.py:a b' is neither"),
+        ({"source": ""}, "source: give a program: an HLO file, model.py:FUNCTION, or"),
+        ({"source": "model.py:a b"}, "source: model.py:a b names no function"),
     ],
 )
 def test_a_wrong_setting_is_refused(source, tmp_path, change, said):
@@ -247,7 +247,7 @@ def test_a_wrong_setting_is_refused(source, tmp_path, change, said):
 
 def test_a_source_names_the_file_and_must_be_there(tmp_path):
     for name in ("nothing.pb", "nothing.py:make"):
-        with pytest.raises(DataError, match=r"nothing.p[by]: no such file. Give an HLO file"):
+        with pytest.raises(DataError, match=r"nothing.p[by]: no such file.*\. Check the path"):
             write_conversion(settings_of(tmp_path / name, tmp_path))
     for name, stem in (("my model (1).pb", "my_model__1_"), (".hidden", "hidden"), ("a.b.hlo", "a.b")):
         write(tmp_path / name, small_module())

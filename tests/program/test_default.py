@@ -30,8 +30,9 @@ def test_each_choice_has_the_option_that_the_compilers_own_layouts_name(tmp_path
     )
     count = (off & given).sum(1)
     assert default.known and default.config == count.argmin()
-    said = "equal to" if count.min() == 0 else f"in {count.min()} tensors other than"
-    assert default.words == f"configuration {default.config}, {said} the compiler's own layouts"
+    differ = "differs" if count.min() == 1 else "differ"
+    said = f"; {count.min()} of its tensors {differ} from" if count.min() else ", equal to"
+    assert default.words == f"configuration {default.config}{said} the compiler's own layouts"
     rows = dict(zip(program.node_config_ids.tolist(), default_rows.reshape(-1, 3, 6), strict=True))
     for choice in name_choices(program, default):
         row = rows[int(choice.node.split()[1])]

@@ -50,7 +50,7 @@ def test_a_tuned_function_is_loaded_by_the_path_that_the_guide_writes(places):
 
 
 def test_an_empty_source_stays_what_it_is(places):
-    with pytest.raises(SettingsError, match="source: '' is neither"):
+    with pytest.raises(SettingsError, match="source: give a program: an HLO file, "):
         fastslow.convert("")
 
 

@@ -96,7 +96,7 @@ def test_a_repeated_configuration_is_not_faster_than_itself():
     assert facts["Kendall's tau with runtime"].endswith(" of all 80 rows, repeated ones included")
     tile = replace(repeated, rows=rows.assign(over_default=rows["runtime"] / 1046))
     assert tile.summary()["1 - slowdown of the top 1"] == "1.000"
-    assert tile.summary()["slowdown"].startswith("0 % of the first,")
+    assert tile.summary()["slowdown against the fastest"].startswith("the first: 0 %,")
 
 
 def test_a_tiny_difference_is_no_headline():

@@ -95,9 +95,11 @@ def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
     space = read_target(TuneSettings(source=dots, run="none", evaluator="command", command="true")).space
     assert ranking.summary()["choices"] == len(space.choices), "the choices that a search has"
     assert ranking.words()[2].startswith("to keep: the compiler's default")
-    assert ranking.words()[3].endswith("configs=8; rank " + f"{dots} with known=")
+    assert ranking.words()[3].endswith(
+        f"configs=8, then fastslow rank {dots} known=data/converted/measured/dots.csv"
+    )
     assert "runtime" not in table and ranking.estimates().empty
-    assert ranking.trust.remedy.startswith("Measure some configurations (fastslow measure)")
+    assert ranking.trust.remedy.startswith("Measure some configurations with fastslow measure;")
     assert re.match("not known, .*SET=estimate=10", ranking.summary()["compiler's own layouts"])
 
 
@@ -227,7 +229,7 @@ def test_the_collection_is_that_of_the_folder_or_of_the_setting(home, tmp_path):
         ("a.npz", layout_arrays(1), {"estimate": 3}, SettingsError, "estimate: 3 is not 0 for an npz"),
         ("a.npz", layout_arrays(1), {"default": 8}, SettingsError, "default: 8 is not a position below 8"),
         ("a.pb", b"x", {"collection": "tile:xla"}, SettingsError, "collection: 'tile:xla' is not a layout"),
-        ("a.npz", None, {}, DataError, r"a\.npz: no such file. Give .*or an npz for rank and tune"),
+        ("a.npz", None, {}, DataError, r"a\.npz: no such file\. Check the path"),
     ],
 )
 def test_bad_input_is_refused_by_name(home, tmp_path, name, content, settings, error, said):
@@ -256,6 +258,10 @@ def test_known_runtimes_decide_the_order(home, dots, tmp_path):
     assert any(sentence.startswith("known runtimes: 20, of 20") for sentence in after.words())
     again = rank_source(RankSettings(source=dots, configs=40), known=known)
     pd.testing.assert_frame_equal(after.table, again.table)
+    one = known.head(1)
+    slow_once = pd.concat([known, one, one.assign(runtime=1e6)])
+    medians = rank_source(RankSettings(source=dots, configs=40), known=slow_once).table.set_index("id")
+    assert medians["known"][one["id"].iloc[0]] == one["runtime"].iloc[0], "the mean is an outlier's"
     with pytest.raises(DataError, match=r"row \d+ has id c\w+, which is no configuration"):
         rank_source(RankSettings(source=dots, configs=20, seed=1), known=known)
     for rows, said in (
@@ -293,4 +299,4 @@ def test_a_function_of_a_file_is_measured_as_it_is(tmp_path):
     source = f"{tmp_path}/model.py:make"
     said = _to_measure(settings.RankSettings(source=source), 8)
     assert said.startswith(f"How: make measure SRC={source} SET=configs=8, or fastslow measure {source} ")
-    assert said.endswith("it ends with the command that ranks with them")
+    assert said.endswith("others than these; it ends with the command that ranks with them")

@@ -12,7 +12,7 @@ from fastslow.core.files import read_json
 from fastslow.steps.finished_run import AppliedRule, best_rule
 from fastslow_programs.program.configurations import Default
 from fastslow_programs.ranking.choices import NamedChoice
-from fastslow_programs.ranking.result import Ranking, make_table
+from fastslow_programs.ranking.result import Ranking, _with_probability, make_table
 from fastslow_programs.ranking.trust import FIGURES, Trust, advise
 
 
@@ -96,14 +96,23 @@ def test_how_sure_the_fastest_is_is_told_of_the_default_and_of_all_others():
     def sure(**changed):
         return [w for w in replace(ranked, **changed).words() if w.startswith("sure: ")]
 
-    others = f"than {(slower < 0.2).sum()} of 159 others with at least 80 %; equal runtimes count half"
-    chance = f"with a probability of {100 * (1 - slower[0]):.0f} %, and"
+    count = f"{(slower < 0.2).sum()} of 159 others"
+    others = f"than {count} with a probability of at least 80 %. Equal runtimes count as half"
+    chance = f"{_with_probability(1 - slower[0])}. It is faster"
     assert sure() == [f"sure: configuration {first} is faster than the default {chance} {others}"]
     unknown = sure(compared_with=Default(0, "x", known=False))
     assert unknown == [sure()[0].replace("the default", "configuration 0")]
     for default in (Default(first, "it"), Default(None, "none", known=False)):
         assert sure(compared_with=default) == [f"sure: configuration {first} is faster {others}"]
     assert sure(judge=lambda: replace(trust, unlike=["it is large"])) == sure(judge=lambda: None) == []
+
+
+@pytest.mark.parametrize(
+    ("probability", "said"),
+    [(1, "over 99 %"), (0.995, "over 99 %"), (0.9949, "of 99 %"), (0.5, "of 50 %"), (0.0049, "under 1 %")],
+)
+def test_no_probability_is_told_as_0_or_100_percent(probability, said):
+    assert _with_probability(probability) == f"with a probability {said}"
 
 
 def test_the_rule_is_compared_with_the_ranking():
@@ -176,7 +185,7 @@ def test_what_is_advised_while_nothing_is_known_is_not_contradicted():
     assert any(said.startswith("to measure first: first: output {0,1} instead") for said in ranked.words())
     trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(39, 2.0), [], [], False, False)
     (sure,) = [said for said in replace(ranked, judge=lambda: trust).words() if said.startswith("sure: ")]
-    assert sure.endswith("by labels like those that the models learned")
+    assert sure.endswith("count as half; runtimes are labels like those that the models learned")
 
 
 def test_no_more_measurements_are_advised_than_there_are_configurations():
@@ -198,15 +207,16 @@ def test_the_scores_of_a_file_with_runtimes_are_those_of_every_pair_and_every_k(
     assert scores["tau"] == pytest.approx((2 * right - len(pairs)) / (len(pairs) * every) ** 0.5)
     slower = [min(runtime[c] for c in order[:k]) / min(runtime) - 1 for k in (1, 5, 10, 100)]
     assert [scores[f"top_{k}_error"] for k in (1, 5, 10, 100)] == pytest.approx(slower)
-    firsts = ("the first", "the first 5", "the first 10", "the first 100")
-    said = ", ".join(f"{100 * s:.2g} % of {first}" for s, first in zip(slower, firsts, strict=True))
+    firsts = ["the first", *(f"the best of the first {k}" for k in (5, 10, 100))]
+    said = ", ".join(f"{first}: {100 * s:.2g} %" for s, first in zip(slower, firsts, strict=True))
     few = replace(
         ranked, rows=make_table(np.arange(len(prediction[:7])), prediction[:7], {}, runtime[:7], {})
     )
-    assert few.summary()["slowdown"].endswith("of the first 5"), "of all seven the fastest is the fastest"
+    last = few.summary()["slowdown against the fastest"].split(", ")[-1]
+    assert last.startswith("the best of the first 5:"), "of all seven the fastest is the fastest"
     assert ranked.words()[2] == ranked.verdict() and ranked.verdict().startswith("The first of the ranking")
     assert (
-        f"slowdown: {said}" in ranked.words()
+        f"slowdown against the fastest: {said}" in ranked.words()
         and f"ordered pair accuracy: {scores['opa']:.3f}" in ranked.words()
     )
     assert ranking().scores() == {} and not any("slowdown" in said for said in ranking().words())

@@ -127,8 +127,8 @@ def test_a_command_measures_without_a_compiler_and_the_result_is_written(dots, t
     table = list_evaluations(study)
     assert len(table) == len(study.history) and table["best"].iloc[-1] == 1
     assert (folder / "curve.png").is_file()
-    imposed = summarise_study(study)["imposed"]
-    assert re.fullmatch(r"of \d+ choices the compiler can be made to take \d+", imposed)
+    bound = summarise_study(study)["bound"]
+    assert re.fullmatch(r"\d+ of \d+ choices; the compiler chooses the others itself", bound)
     figure = plot_curve(study)
     figure.draw_without_rendering()
     (axes,) = figure.axes
@@ -271,7 +271,7 @@ def test_single_noisy_values_are_folded_below_the_verdict(tmp_path, monkeypatch)
     page = check_page(write_result(study) / "tune.html").text
     assert "The lowest single values, which the paired rounds may not confirm" in page
     assert "The best configurations" not in page
-    assert page.index("How fast was it found?") < page.index("evaluation")
+    assert page.index("How did the search go?") < page.index("evaluation")
 
 
 def test_a_layout_is_compared_with_the_compilers_own_where_it_is_known(tmp_path):

@@ -191,7 +191,7 @@ cli.main(["submit", "preset=smoke", "name=mine", "hours=2"])
     assert record["settings"]["hours"] == 2 and record["used"] > 0 and "chosen" not in record
     resumed = resume(RunSettings.from_texts(["name=mine"]))
     assert resumed.used == record["used"] and resumed.recorded["hours"] == 2
-    assert "hours: 2.0 -> 3.0" in resume(RunSettings.from_texts(["name=mine", "hours=3"])).refused
+    assert "with hours=2.0, now hours=3.0" in resume(RunSettings.from_texts(["name=mine", "hours=3"])).refused
 
 
 def test_an_interrupted_ranker_has_the_rest_of_its_time(tmp_path, monkeypatch):

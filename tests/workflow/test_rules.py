@@ -53,4 +53,6 @@ def test_a_rule_fills_what_no_model_predicts_and_what_a_budget_has_no_time_for(h
     assert cli.main(["submit", "name=new", "hours=2", "--plan"]) == 0
     said = capsys.readouterr().out
     assert "hours=2: features and a submission of ridge regression come first, then" in said
-    assert "hours: 1e-06 -> 2" in resume(RunSettings.from_texts(["name=smoke", "hours=2"])).refused
+    assert (
+        "with hours=1e-06, now hours=2" in resume(RunSettings.from_texts(["name=smoke", "hours=2"])).refused
+    )

@@ -63,7 +63,7 @@ def test_a_run_of_other_settings_is_refused(data, capsys, monkeypatch):
     assert cli.main(command) == 0
     for other in ([*command, "gnn.tile.epochs=9"], ["train", f"data={data}", *SETTINGS, "gnn.tile.epochs=9"]):
         assert cli.main(other) == 1
-        assert "name: runs/own was begun with other settings (gnn.tile.epochs" in capsys.readouterr().err
+        assert "name: runs/own was begun without gnn.tile.epochs, now" in capsys.readouterr().err
 
 
 def test_a_wrong_name_and_missing_features_are_said(data, capsys):

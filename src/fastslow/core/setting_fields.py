@@ -24,7 +24,7 @@ class Setting(NamedTuple):
     Args:
         name: Name of the field.
         kind: Name of its type.
-        default: Default value.
+        default: Default value; None where it means that there is none.
         allowed: Range or choices in words; empty where every value of the type is accepted.
         sentence: Its effect, with its unit and the reason to change it.
         group: Title of its group; empty for a main field.
@@ -60,6 +60,12 @@ def allowed_of(field: FieldInfo) -> str:
         if (value := getattr(constraint, name, None)) is not None
     ]
     return ", ".join(bounds)
+
+
+def is_allowed(field: FieldInfo) -> bool:
+    """Return whether the default of a field is in its range: one that is not means that there is none."""
+    above = [constraint.gt for constraint in field.metadata if hasattr(constraint, "gt")]
+    return all(field.get_default() > bound for bound in above)
 
 
 def nearest(text: Any, known: Iterable[Any]) -> str:

@@ -31,6 +31,7 @@ from fastslow.core.setting_fields import (
     Setting,
     allowed_of,
     choices_of,
+    is_allowed,
     kind_of,
     nearest,
     refuse_absurd,
@@ -269,7 +270,7 @@ class Settings(BaseModel):
             Setting(
                 name,
                 kind_of(field).__name__,
-                field.get_default(),
+                field.get_default() if is_allowed(field) else None,
                 allowed_of(field),
                 cls._sentence(name),
                 groups.get(name, ""),

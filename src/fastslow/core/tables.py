@@ -28,6 +28,7 @@ _SHORT_CELL = 9  # characters of a cell that HTML does not break, such as a numb
 _LONG_TEXT, _MANY_COLUMNS = 40, 4  # a longer text beside as many columns: a narrow page stacks the cells
 _BETWEEN = 3  # characters between two columns
 _FACT = 26  # characters of the name of a fact
+_NEARLY, _NEARLY_WHOLE = 0.995, 0.99  # a probability that would be rounded to 1, and what is said of it
 _PLAIN = 10_000  # smaller counts have no comma, as numbers of configurations and nodes have none in files
 _HUGE = 1e15  # and more is written with an exponent
 _MOST_DECIMALS = 8  # a smaller number is written with an exponent
@@ -206,6 +207,13 @@ def percent(share: float, digits: int = 0) -> str:
         digits: Decimals of the percentage.
     """
     return f"{100 * share:.{digits}f} %"
+
+
+def probability_text(probability: float) -> str:
+    """Return a probability as text; of one that is nearly 0 or 1 what it is below or above."""
+    if probability >= _NEARLY:
+        return f"over {percent(_NEARLY_WHOLE)}"
+    return f"under {percent(1 - _NEARLY_WHOLE)}" if probability < 1 - _NEARLY else percent(probability)
 
 
 def two_digits(number: float) -> str:

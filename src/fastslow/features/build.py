@@ -31,7 +31,7 @@ class GraphOptions:
     padding: Literal[-1, 0] = -1
     """Value after the end of a list feature: -1 distinguishes padding from a true 0, 0 is as published."""
     merge_duplicates: bool = True
-    """Merge identical configurations of a graph, in every split; a train label is their mean."""
+    """Merge a graph's equal configurations, in every split; their train label is the mean of the runtimes."""
     hops: Annotated[int, Ge(WHOLE_GRAPH), Le(1000)] = 2
     """Layout only. Keep nodes within this many hops of a configurable node; -1 keeps the whole graph. More
     hops show the model more of the program and cost time."""

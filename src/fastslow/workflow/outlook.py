@@ -47,7 +47,8 @@ def print_outlook(steps: list[Step], preset: str, refused: str = "") -> None:
             due.append(step)
     if due:
         print_wrapped(_estimate(due, preset))
-    print_wrapped("this is the plan; nothing was run" + (f". Refused as it is: {refused}" if refused else ""))
+    ends = f". The command would end with an error: {refused.removeprefix('name: ')}" if refused else ""
+    print_wrapped(f"this is the plan; nothing was run{ends}")
 
 
 def print_wrapped(text: str, first: str = "", further: str = "") -> None:

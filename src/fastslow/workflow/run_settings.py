@@ -242,7 +242,7 @@ def resume(settings: RunSettings) -> Resumed:
         shown = "; ".join(changes[:_SHOWN])
         more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
         remedy = "Give another NAME (name=mine) for a run of its own, or overwrite=True to go on with these"
-        problem = f"runs/{plan.name} was begun with other settings ({shown}{more}). {remedy}; see --plan"
+        problem = f"runs/{plan.name} was begun {shown}{more}. {remedy}; see --plan"
         return Resumed(plan, typed, None, refused=f"name: {problem}")
     whole, steps = _texts(before)
     unrecorded = [text for text in settings.set if _name(text) not in typed]  # such as features.workers
@@ -301,7 +301,9 @@ def _changes(before: Mapping[str, Any], merged: Mapping[str, Any], name: str) ->
         if _resolved(before, name) == _resolved(merged, name):
             return []
     differing = [key for key in {**before, **merged} if before.get(key) != merged.get(key)]
-    return [f"{key}: {before.get(key, 'default')!r} -> {merged.get(key, 'default')!r}" for key in differing]
+    begun = [f"with {key}={before[key]!r}" if key in before else f"without {key}" for key in differing]
+    now = [f"{key}={merged[key]!r}" if key in merged else f"without {key}" for key in differing]
+    return [f"{first}, now {second}" for first, second in zip(begun, now, strict=True)]
 
 
 def _resolved(recorded: Mapping[str, Any], name: str) -> tuple:

@@ -10,7 +10,7 @@ class NetworkRunSettings(RunSettings):
     """Settings of a run, of which one network is trained."""
 
     network: str = "training-layout-s0"
-    """Which one: its training's folder, as ``make train`` names it."""
+    """Network to train, as the name of its folder, such as ``training-layout-s0``."""
 
     def unread(self) -> Unread:
         """Return the fields of whole runs."""

@@ -4,11 +4,11 @@ from typing import Any
 
 from fastslow.core.files import check_writable
 from fastslow.core.tables import facts_text
-from fastslow_programs.program.program_settings import ConvertSettings
+from fastslow_programs.program.program_settings import MeasureSettings
 from fastslow_programs.tuning.measurement import TO_RANK, measure_source, table_path, write_measurement
 
 
-def measure_program(settings: ConvertSettings) -> dict[str, Any]:
+def measure_program(settings: MeasureSettings) -> dict[str, Any]:
     """Measure configurations of a program, write a table of their runtimes, and print where it is.
 
     Raises:

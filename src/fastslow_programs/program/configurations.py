@@ -53,7 +53,8 @@ def find_default(program: Program) -> Default:
     if program.normalizers is not None:
         rows = np.flatnonzero(program.runtime == program.normalizers)
         if not len(rows):
-            return Default(None, "the runtime of the compiler's own, the file's normaliser", known=False)
+            words = "not among the configurations; its runtime is the file's normaliser"
+            return Default(None, words, known=False)
         return Default(int(rows[0]), f"configuration {rows[0]}, whose runtime is the file's normaliser")
     if isinstance(program, ConvertedProgram) and not program.measured:
         if program.default_layouts is not None:
@@ -86,8 +87,12 @@ def _nearest(choices: Choices, layouts: np.ndarray, defaults: np.ndarray) -> Def
     options = np.where(off[groups, given] == off.min(1), given, off.argmin(1))
     known = np.zeros(choices.num_groups, bool)
     np.logical_or.at(known, choices.group, defaults[..., 0] >= 0)
-    same = "equal to" if count[nearest] == 0 else f"in {count[nearest]:.0f} tensors other than"
-    words = f"configuration {nearest}, {same} the compiler's own layouts"
+    words = f"configuration {nearest}, equal to the compiler's own layouts"
+    if differing := int(count[nearest]):
+        differ = "differs" if differing == 1 else "differ"
+        words = (
+            f"configuration {nearest}; {differing} of its tensors {differ} from the compiler's own layouts"
+        )
     return Default(nearest, words, options=np.where(known, options, -1))
 
 

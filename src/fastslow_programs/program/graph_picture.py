@@ -198,7 +198,7 @@ def plot_effects_on_graph(
     Args:
         arrays: As for :func:`plot_graph`.
         title: Name of the program.
-        effects: By node, the effect of the option that moves most, in percent of the ranking; negative where
+        effects: By node, the effect of the option that moves most, in places of 100; negative where
             that option is predicted faster than the default's.
         names: Name of the first node of each choice.
     """
@@ -219,7 +219,7 @@ def plot_effects_on_graph(
         label = _label(arrays["node_feat"][node], opcode, node)
         if node in effects:
             named = shortened(names.get(node, f"{opcode_name(opcode)} {node}"), _NAME)
-            label = f"{named}\n{_whole(effects[node])} %"
+            label = f"{named}\n{_whole(effects[node])}"
         labels.append(label)
     faces = [_shade(effects[node], strongest) if node in effects else "white" for node in nodes.tolist()]
     inks = ["0.0" if node in effects else "0.55" for node in nodes.tolist()]
@@ -229,7 +229,7 @@ def plot_effects_on_graph(
         first = max(names, key=lambda node: abs(effects[node]))
         moved = f"{abs(effects[first]):.0f} of 100 places"
         moves = f"{shortened(names[first], _NAME)} matters most, {moved} {_direction(effects[first])}"
-    heading = f"{moves[0].upper()}{moves[1:]}\nShown: {words}; %: places of 100"
+    heading = f"{moves[0].upper()}{moves[1:]}\nShown: {words}; numbers: places of 100"
     return _draw(labels, edges, faces, inks, [0.7] * len(nodes), heading, legend)
 
 

@@ -208,3 +208,17 @@ class ConvertSettings(ProgramSettings):
     def folder(self) -> str:
         """Folder of the graph picture, the table of configurable nodes and the executed notebook."""
         return f"{self.data_root}/programs/{self.program}"
+
+
+class MeasureSettings(ConvertSettings):
+    """Settings of the measurement of one program."""
+
+    source: str = ""
+    """Program to measure: an HLO file (HloModuleProto, HloProto, TpuGraphs' ``.pb`` or text), or
+    ``model.py:make``, where ``make()`` returns ``(function, arguments)`` for ``jax.jit``."""
+    name: str = ""
+    """Name of the table and the page; the source's if empty."""
+    cache: bool = False
+    """Measure also the configurations of this program that ``tune`` and ``measure`` evaluated before."""
+    data_root: str = unkeyed("data/converted")
+    """Root of the folder to write to; the table and the page are written under its ``measured/``."""

@@ -107,15 +107,19 @@ class Source:
             DataError: The file does not exist.
         """
         name, function = _split_source(text)
-        if not name or (name.endswith(".py") and not function.isidentifier()):
-            raise SettingsError("source", f"{text!r} is neither an HLO file nor model.py:FUNCTION")
+        if not name:
+            programs = "an HLO file, model.py:FUNCTION, or for rank and tune an npz"
+            raise SettingsError("source", f"give a program: {programs}")
+        if name.endswith(".py") and not function.isidentifier():
+            raise SettingsError("source", f"{text} names no function; write {name}:make")
         path = find_typed(name)
         if path.is_dir() and not function:
             path = dump_in(path)
         check_regular(path)
         if not path.is_file():
-            remedy = "Give an HLO file, model.py:FUNCTION for a JAX function, or an npz for rank and tune"
-            raise DataError(path, "no such file", remedy)
+            here = Path.cwd() / Path(name).expanduser()
+            nor = "" if here == path else f", and no {path}"
+            raise DataError(here, f"no such file{nor}", "Check the path")
         if function and kernel:
             raise SettingsError("kernel", f"{kernel!r} is not empty, but {text!r} is one program")
         return cls(path, function, kernel)

@@ -160,7 +160,7 @@ def plot_effects(effects: pd.DataFrame, base: str = "the default") -> Figure:
         weight="bold",
     )
     axes.set_xlabel(
-        "← faster     places, in percent of the ranking     slower →\nlines: ± 2 standard errors",
+        "← faster     places of 100     slower →\nlines: ± 2 standard errors",
         loc="center",
     )
     return figure

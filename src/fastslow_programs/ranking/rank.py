@@ -36,6 +36,7 @@ from fastslow_programs.program.convert import (
     write_npz,
 )
 from fastslow_programs.program.measured import MEASURED_FOLDER
+from fastslow_programs.program.program_settings import ConvertSettings, clean_name
 from fastslow_programs.ranking.choices import NamedChoice, name_choices
 from fastslow_programs.ranking.known_runtimes import (
     KNOWN_COLUMNS,
@@ -56,7 +57,8 @@ _TO_WRITE = (
     "Write the id and the runtime of those that you measured into a CSV file, and rank again with "
     "known=FILE.csv"
 )
-_TO_RUN = "Measure some configurations (fastslow measure), and rank again with known=FILE.csv"
+_TO_RUN = "Measure some configurations with fastslow measure; it ends with the command that ranks with them"
+_OF_MACHINE = "Its configurations are this machine's, others than these"
 _FROM_COMPILER = "with SET=estimate=10 the compiler names them"
 _FROM_FILE = "they are read from default/SPLIT/NAME.npz beside a random/SPLIT/NAME.npz"
 
@@ -263,7 +265,7 @@ def _rows(
         subject.ids, prediction, predicted.members, program.runtime, estimates.cycles, program.normalizers
     )
     if subject.known is not None:
-        rows["known"] = rows["config"].map(subject.known.groupby("config")["runtime"].mean())
+        rows["known"] = rows["config"].map(subject.known.groupby("config")["runtime"].median())
     return rows
 
 
@@ -301,7 +303,9 @@ def _advice(settings: RankSettings, subject: Subject) -> Sequence[str]:
     if not len(program.choices.varying):
         return ["to keep: the compiler's default; there is no other configuration"]
     configurations = len(program.runtime)
-    are_all = configurations <= ADVISED and (settings.is_npz or configurations < settings.configs)
+    measures_these = not settings.origin.function  # a function is lowered anew, for this machine
+    whole = settings.is_npz or configurations < settings.configs
+    are_all = configurations <= ADVISED and measures_these and whole
     count = configurations if are_all else ADVISED
     return advise(_to_measure(settings, count), configurations if are_all else None)
 
@@ -312,12 +316,15 @@ def _to_measure(settings: RankSettings, count: int) -> str:
         return _TO_WRITE
     if not settings.source:
         call = f"fastslow.measure(function, *arguments, configs={count}, out=FOLDER)"
-        return f"How: {call}; it writes the HLO to rank and the CSV for known= into FOLDER/{MEASURED_FOLDER}"
+        written = f"It writes the HLO to rank and the CSV for known= into FOLDER/{MEASURED_FOLDER}"
+        return f"How: {call}. {_OF_MACHINE}. {written}"
     source = shlex.quote(settings.source)
     make = f"make measure SRC={source} SET=configs={count}, or fastslow measure {source} configs={count}"
     if settings.origin.function:
-        return f"How: {make}; it ends with the command that ranks with them"
-    return f"How: {make}; rank {source} with known="
+        return f"How: {make}. {_OF_MACHINE}; it ends with the command that ranks with them"
+    folder = ConvertSettings().data_root
+    table = shlex.quote(f"{folder}/{MEASURED_FOLDER}/{clean_name(settings.origin.name)}.csv")
+    return f"How: {make}, then fastslow rank {source} known={table}"
 
 
 def _defaults_remedy(run: FinishedRun, program: Program) -> str:

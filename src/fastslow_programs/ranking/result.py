@@ -20,7 +20,7 @@ from fastslow.competition.metrics import (
 )
 from fastslow.core.errors import SettingsError, counted, listed
 from fastslow.core.shown import Number, Section, Shown, picture, sentences
-from fastslow.core.tables import percent, table_html, two_digits
+from fastslow.core.tables import percent, probability_text, table_html, two_digits
 from fastslow.steps.finished_run import AppliedRule
 from fastslow_programs.compiler.layout_constraints import AS_COMPILED
 from fastslow_programs.program.configurations import Default
@@ -292,7 +292,7 @@ class Ranking(Shown):
             return f"Measure {self._compared} too, to compare it with {best}."
         if slower is None:
             return f"Measure {self._compared} and {best}, again: no run was repeated."
-        than = f"faster than {self._compared} with a probability of {percent(1 - slower[default])}"
+        than = f"faster than {self._compared} {_with_probability(1 - slower[default])}"
         if 1 - slower[default] >= _LIKELY:
             return f"Take configuration {first}: it is {than}."
         return f"Keep {self._compared}, or measure more: configuration {first} is {than}."
@@ -392,7 +392,7 @@ class Ranking(Shown):
             return Number(name, "not known", "no probability can be given")
         assert config is not None
         note = "by labels like those that the models learned; a device may differ"
-        return Number(name, f"{percent(1 - slower[config])} likely faster", note)
+        return Number(name, f"{probability_text(1 - slower[config])} likely faster", note)
 
     def _trust_number(self) -> Number:
         if self.learnt:
@@ -448,7 +448,9 @@ class Ranking(Shown):
         alike = self.table.groupby("id")["config"].agg(lambda configs: listed([*map(str, configs)]))
         columns: dict[str, Any] = {"place": rows["rank"], "config": rows["id"].map(alike)}
         if "faster" in rows:
-            columns[f"probability of being faster than {self._compared}"] = rows["faster"].map(percent)
+            columns[f"probability of being faster than {self._compared}"] = rows["faster"].map(
+                probability_text
+            )
         if self.scores():
             excess = 100 * (self._judged_by / self._judged_by.min() - 1)
             columns["slower than the fastest"] = excess[rows.index].map(lambda x: f"{two_digits(x)} %")
@@ -493,11 +495,11 @@ class Ranking(Shown):
 
     @property
     def _measured(self) -> pd.Series:
-        """Mean runtime of each configuration that was measured, by its position; of the file, or known."""
+        """Runtime of each configuration that was measured, by its position; known (median), or the file's."""
         by_id = self.rows.set_index("config").groupby("id")
-        for name in ("known", "runtime"):
+        for name, middle in (("known", "median"), ("runtime", "mean")):  # the file's as its scores take them
             if name in self.rows:
-                return by_id[name].transform("mean").dropna()
+                return by_id[name].transform(middle).dropna()
         return pd.Series(dtype=float)
 
     @property
@@ -517,7 +519,10 @@ class Ranking(Shown):
         if estimated and rows.empty:
             return estimated
         if self.choices and not any(choice.known for choice in self.choices):
-            return ["to change: no advice, since the compiler's default is not known"]
+            is_tile_without = self.compared_with.config is None and "over_default" in self.rows
+            no_default = "no configuration of the file is the compiler's default"
+            why = no_default if is_tile_without else "the compiler's default is not known"
+            return [f"to change: no advice, since {why}"]
         if rows.empty:
             if self._is_default_best:
                 return ["to change: nothing; the default is the first, and the fastest that was measured"]
@@ -525,7 +530,8 @@ class Ranking(Shown):
             if len(self._measured):
                 against.append("the measured runtimes refute it")
             also = "".join(f", or {refuted}" for refuted in against)
-            return [f"to change: nothing; no option is surely predicted faster than the default's{also}"]
+            none = "no option is predicted faster than the default's by more than two standard errors"
+            return [f"to change: nothing; {none}{also}"]
         to_do = "to measure first" if self.advice else "to change"
         likely = [f"{to_do}: {_effect_in_words(row)}" for row in rows.head(_SENTENCES).itertuples()]
         return estimated + likely
@@ -596,12 +602,12 @@ class Ranking(Shown):
         if slower is None or self.all_alike or len(slower) == 1:
             return []
         others = counted(len(slower) - 1, "other")
-        told = f"than {(slower <= 1 - TOLD).sum()} of {others} with at least {percent(TOLD)}"
+        told = f"than {(slower <= 1 - TOLD).sum()} of {others} with a probability of at least {percent(TOLD)}"
         if other not in (None, first):
             name = "the default" if self.compared_with.known else f"configuration {other}"
-            told = f"than {name} with a probability of {percent(1 - slower[other])}, and {told}"
-        of = ", by labels like those that the models learned" if self.advice else ""
-        return [f"sure: configuration {first} is faster {told}; equal runtimes count half{of}"]
+            told = f"than {name} {_with_probability(1 - slower[other])}. It is faster {told}"
+        of = "; runtimes are labels like those that the models learned" if self.advice else ""
+        return [f"sure: configuration {first} is faster {told}. Equal runtimes count as half{of}"]
 
     def differences(self, count: int = 10) -> pd.DataFrame:
         """Return the choices in which the ``count`` fastest and as many slowest differ from the default.
@@ -681,7 +687,8 @@ class Ranking(Shown):
         if (config := self.compared_with.config) is not None:
             equal = [choice.values == choice.values[config] for choice in self.choices]
             same = np.all(equal, axis=0) if equal else np.arange(len(table)) == config
-            facts["default"] += f", place {table.loc[same[table['config']], 'rank'].min()}"
+            words, mark, more = facts["default"].partition(";")
+            facts["default"] = f"{words}, place {table.loc[same[table['config']], 'rank'].min()}{mark}{more}"
         if self.known_from:
             facts["known from"] = f"{self.known_from}; cache=False ranks without them"
         if self.defaults_remedy:
@@ -697,9 +704,9 @@ class Ranking(Shown):
             facts["Kendall's tau with runtime"] = f"{scores['tau']:.3f}{of_all}"
             facts["ordered pair accuracy"] = f"{scores['opa']:.3f}"
             few = [k for k in _FIRST if k < len(table)]  # of all the fastest is the fastest
-            firsts = {k: f"the first {k}" for k in few} | {1: "the first"}
-            slowdowns = [f"{two_digits(100 * scores[f'top_{k}_error'])} % of {firsts[k]}" for k in few]
-            facts["slowdown"] = ", ".join(slowdowns)
+            firsts = {k: f"the best of the first {k}" for k in few} | {1: "the first"}
+            slowdowns = [f"{firsts[k]}: {two_digits(100 * scores[f'top_{k}_error'])} %" for k in few]
+            facts["slowdown against the fastest"] = ", ".join(slowdowns)
             if (noise := self._noise()) >= _TINY:
                 apart = f"runs of one configuration differ by {two_digits(100 * noise)} %, the median"
                 facts["repeats"] = f"{apart}; slowdowns take their mean"
@@ -710,7 +717,7 @@ class Ranking(Shown):
             best = estimates.iloc[0]
             cycles = f"{best['vs_baseline']:.3f} of {self._baseline_is}"
             facts["best estimate"] = f"configuration {best['config']:.0f}, {cycles}"
-            facts["the estimate's own tau"] = describe_estimates()
+            facts["Kendall's tau of the estimate"] = describe_estimates()
         if self.failures:
             asked = len(self.failures) + len(estimates)
             facts["the compiler's estimates"] = count_failures(self.failures, asked)
@@ -721,8 +728,13 @@ def _difference(ratio: float) -> tuple[str, str]:
     """Return a difference of two runtimes for the head of a page, and of a tiny one its number as a note."""
     if not ratio:
         return "the same", ""
-    words = f"{two_digits(abs(100 * ratio))} % {'faster' if ratio < 0 else 'slower'}"
+    words = f"{two_digits(abs(100 * ratio))} % {'less time' if ratio < 0 else 'slower'}"
     return ("the same to 0.1 %", words) if abs(ratio) < _TINY else (words, "")
+
+
+def _with_probability(probability: float) -> str:
+    words = probability_text(probability)
+    return f"with a probability {'of ' if words[0].isdigit() else ''}{words}"
 
 
 def _effect_in_words(row: Any) -> str:

@@ -288,7 +288,7 @@ def advise(to_measure: str, configurations: int | None = None) -> list[str]:
 
 def describe_estimates() -> str:
     """Return in words how well the compiler's estimates agree with measured runs."""
-    said = "{tau:.2f} with the measured runs of {program}; {low:.2f} to {high:.2f} on 95 % of halves of them"
+    said = "{tau:.2f} on {program}'s measured runs (95 % of random halves: {low:.2f} to {high:.2f})"
     return said.format(**read_json(ESTIMATES))
 
 

@@ -26,7 +26,7 @@ from fastslow_programs.compiler.layout_space import decode
 from fastslow_programs.compiler.lowering import LAYOUTS
 from fastslow_programs.program.convert import ConvertedProgram, count_failures, make_program
 from fastslow_programs.program.measured import MEASURED_FOLDER, Measured, module_digest
-from fastslow_programs.program.program_settings import ConvertSettings
+from fastslow_programs.program.program_settings import MeasureSettings
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.tuning.confirmation import FEWEST
 from fastslow_programs.tuning.evaluators import serialised
@@ -56,7 +56,7 @@ class _Lowered(Source):
         return HloProgram(self.module, {})
 
 
-def measure_source(settings: ConvertSettings) -> Measurement:
+def measure_source(settings: MeasureSettings) -> Measurement:
     """Measure configurations of a program on this machine.
 
     Args:
@@ -131,12 +131,12 @@ def _compare(module: Module, times: Callable[[Sequence[Module]], Times]) -> list
     return logarithms
 
 
-def table_path(settings: ConvertSettings) -> Path:
+def table_path(settings: MeasureSettings) -> Path:
     """Return the CSV file of a program's measured runtimes."""
     return resolve(settings.data_root) / MEASURED_FOLDER / f"{settings.program}.csv"
 
 
-def _claim_table(settings: ConvertSettings, module: Module) -> None:
+def _claim_table(settings: MeasureSettings, module: Module) -> None:
     """Refuse to replace the table of another program; note whose it is.
 
     Raises:
@@ -151,7 +151,7 @@ def _claim_table(settings: ConvertSettings, module: Module) -> None:
     write_json(note, facts)
 
 
-def write_measurement(measurement: Measurement, settings: ConvertSettings) -> dict[str, Any]:
+def write_measurement(measurement: Measurement, settings: MeasureSettings) -> dict[str, Any]:
     """Write the table and the page, and keep the values for later rankings and searches.
 
     Returns:

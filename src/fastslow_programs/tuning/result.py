@@ -45,7 +45,7 @@ _NEAR = 5e-4  # of 1, where four decimals do not show a difference
 _COUNTED = 1e9  # configurations; a larger count is printed as a power of ten
 _UNITS = {
     "compiler": "cycles",
-    "replay": "ns (of the sample: cycles)",
+    "replay": "ns, or cycles for the sample",
     "device": "of the default's time",
 }
 """Units of values by evaluator; a command's are what it prints."""
@@ -72,9 +72,8 @@ def summarise_study(study: Study) -> pd.Series:
     if study.exhausted:
         facts["evaluations"] += "; no configuration is left to propose"
     if target.tied > len(target.space.choices):
-        facts["imposed"] = (
-            f"of {target.tied} choices the compiler can be made to take {len(target.space.choices)}"
-        )
+        bound = f"{len(target.space.choices)} of {counted(target.tied, 'choice')}"
+        facts["bound"] = f"{bound}; the compiler chooses the others itself"
     if plain := study.without_constraints:
         facts["as compiled"] = f"not known: {plain.failure}"
         if plain.value is not None:
@@ -93,7 +92,7 @@ def summarise_study(study: Study) -> pd.Series:
         facts["proposed by"] = first.by
         facts["configuration"] = target.space.in_words(best[0].codes)
         if study.keeps_program:
-            facts["configuration"] = "none is imposed"
+            facts["configuration"] = "the program without constraints"
     if best and study.baseline:
         compared = "default" if study.baseline == default else "as compiled"
         facts[f"best over {compared}"] = _ratio(best[1] / study.baseline)
@@ -339,7 +338,8 @@ def study_page(study: Study) -> str:
         numbers.append(Number(f"best against {baseline_is}", told, note))
     numbers.append(Number("evaluations", f"{study.history.spent}", study.searched_by))
     size = study.target.space.size
-    share = f"{percent(len(study.history) / size, 1)} of them were evaluated" if size else ""
+    distinct = len({proposal.codes for proposal, _ in study.history.done})  # of repeated rounds one
+    share = f"{percent(distinct / size, 1)} of them were evaluated" if size else ""
     numbers.append(Number("configurations", _count(size), share))
     rows = list_evaluations(study).dropna(subset="value").drop_duplicates("options")
     rows = rows.sort_values("value", kind="stable", ignore_index=True).head(_ROWS)
@@ -359,7 +359,7 @@ def study_page(study: Study) -> str:
             details,
         ]
     else:
-        curve = Section("How fast was it found?", picture(plot_curve(study)))
+        curve = Section("How did the search go?", picture(plot_curve(study)))
         parts = [Section("The best configurations", table_html(table)), curve, details]
         if study.plan:  # single values of noisy runs decide nothing: the verdict is of paired rounds
             single = "The lowest single values, which the paired rounds may not confirm"

@@ -57,9 +57,9 @@ class ArchitectureOptions:
     report); needs ``block=residual``. All blocks then run densely on the kept nodes: a state for each node
     and configuration."""
     joins_nodes: bool = False
-    """Place where the features of a configuration join: after the pooling (late join), or on all nodes of a
-    tile kernel (early join; needs ``block`` ``residual`` or ``unit``). Early, the network runs densely: a
-    state for each node and configuration."""
+    """True joins the features of a configuration to every node of a tile kernel (early join; needs ``block``
+    ``residual`` or ``unit``); False after the pooling (late join). Early, the network runs densely: a state
+    for each node and configuration."""
 
     @property
     def num_levels(self) -> int:
@@ -83,9 +83,9 @@ class LoopOptions:
     learning_rate: Annotated[float, Gt(0)] = 1e-3
     """Peak learning rate (AdamW): linear warm-up to it, then the ``schedule``."""
     loss: str = "pairwise_hinge"
-    """Losses added up, ``NAME[@PARAMETER][:WEIGHT]+...`` (``list_mle@10:1+mse_log:0.02``): with a margin
-    ``pairwise_hinge``; with a temperature ``list_mle`` (10th and 16th place on the real data; slowest first);
-    ``mse_log`` (absolute log runtime)."""
+    """Losses added up, ``NAME[@PARAMETER][:WEIGHT]+...`` (``list_mle@10:1+mse_log:0.02``): ``pairwise_hinge``
+    (parameter: margin), ``list_mle`` (temperature; slowest first; 10th and 16th place on the real data),
+    ``mse_log`` (none; absolute log runtime)."""
     graphs_per_step: Annotated[int, Ge(1), Le(1024)] = 1
     """Graphs whose losses are averaged for one step."""
     configs_per_step: Annotated[int, Ge(2), Le(10_000)] = 128
