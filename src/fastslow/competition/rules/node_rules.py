@@ -40,7 +40,6 @@ from fastslow.competition.rules.opcode_rules import (
     TUPLE_PARTS,
     TYPE,
 )
-from fastslow.core.errors import counted
 
 _COUNT = len(OPCODES) + 1  # opcode 0 is one that TpuGraphs does not know
 _WIDTH = 6  # sizes and axes that show
@@ -154,9 +153,9 @@ class Nodes:
         edges: (E, 2) distinct rows (consumer, operand).
 
     Attributes:
-        sizes: (N, 6) that show.
-        elements: (N,) product of all sizes.
-        types: (N,) position of each element type, one for all floating-point types.
+        sizes: (N, 6) the first six dimension sizes, 0 beyond the rank.
+        elements: (N,) number of elements of the output.
+        types: (N,) number of the element type; all floating-point types share one.
         is_root: (N,) whether a node is the root of a computation.
         calls: (E,) whether an edge leads from a caller to the root of a computation that it calls.
     """
@@ -204,7 +203,7 @@ class Nodes:
         return parts
 
     def of(self, opcode: str, degree: int | None = None) -> np.ndarray:
-        """Return the nodes ``(n,)`` of an opcode that give a tensor; with ``degree``, of so many operands."""
+        """Return the nodes (n,) of an opcode whose output is no tuple, of ``degree`` operands where given."""
         nodes = (self.opcodes == OPCODES[opcode]) & (self.types != _TYPE["tuple"])
         return np.flatnonzero(nodes & (self.degree == degree) if degree is not None else nodes)
 
@@ -232,7 +231,7 @@ class Nodes:
         return window
 
     def list_of(self, nodes: np.ndarray, name: str, width: int) -> np.ndarray:
-        """Return the first columns ``(n, width)`` of the list ``name``, as slice_start, of nodes ``(n,)``."""
+        """Return the first ``width`` columns (n, width) of a list, such as ``slice_start``, of nodes (n,)."""
         start = _COLUMN[f"{name}_0"]
         values: np.ndarray = self.feat[nodes, start : start + width]
         return values
@@ -284,7 +283,7 @@ def _types(nodes: Nodes) -> Iterator[Fault]:
     parts = nodes.feat[:, columns.TUPLE_SHAPES]
     yield from _first(every, made & (parts < given), "has fewer elements than operands (tuple_shapes)")
     bare = made & (parts > 0) & (given == 0) & (len(every) > 1)
-    yield from _first(every, bare, "has elements and no operand that is one (edge_index)")
+    yield from _first(every, bare, "is a tuple with elements, but no operand is one of them (edge_index)")
     fixed = _PARTS[nodes.opcodes]
     off = is_tuple & (fixed > 0) & (parts != fixed)
     yield from _first(every, off, "has another number of elements than its opcode gives (tuple_shapes)")
@@ -294,9 +293,9 @@ def _types(nodes: Nodes) -> Iterator[Fault]:
     yield from _first(every, other, "has an element type that its opcode does not give (element_type)")
     taken = _TAKES_TUPLE[nodes.opcodes[nodes.users]] & ~nodes.calls
     taken |= nodes.opcodes[nodes.users] == OPCODES["get-tuple-element"]
-    yield from _first(nodes.users, taken & ~is_tuple[nodes.operands], "takes what is no tuple")
+    yield from _first(nodes.users, taken & ~is_tuple[nodes.operands], "needs a tuple as operand")
     off = _OTHER_START[nodes.opcodes[nodes.users], nodes.opcodes[nodes.operands]] & ~nodes.calls
-    yield from _first(nodes.users, off, "ends what another opcode began (node_opcode)")
+    yield from _first(nodes.users, off, "ends an asynchronous operation of another opcode (node_opcode)")
 
 
 def _elements(nodes: Nodes) -> Iterator[Fault]:
@@ -355,7 +354,7 @@ def _elementwise(nodes: Nodes) -> Iterator[Fault]:
     yield from _first(asked, ~chosen[asked], "has no predicate among its operands")
     asked = fed[_TAKES_WHOLE[nodes.opcodes[fed]]]
     placed = np.bincount(users, np.isin(given, _WHOLE), len(nodes.opcodes)) > 0
-    yield from _first(asked, ~placed[asked], "has no whole numbers among its operands, which say where")
+    yield from _first(asked, ~placed[asked], "has no operand of integer indices")
     asked = fed[_TAKES_TOKEN[nodes.opcodes[fed]]]
     ordered = np.bincount(users, given == _TYPE["token"], len(nodes.opcodes)) > 0
     yield from _first(asked, ~ordered[asked], "has no token among its operands")
@@ -402,7 +401,7 @@ def _signatures(nodes: Nodes) -> Iterator[Fault]:
     alike &= ~(nodes.calls[edges] & surely[nodes.users[edges]])
     alike &= single[position] | nodes.alike(taken[position], given)
     has = np.bincount(position, alike, len(taken)) > 0
-    problem = "is a parameter that nothing which its computation's caller is given is like"
+    problem = "is a parameter whose shape and type match no operand of the call"
     yield from _first(taken, ~has, f"{problem} (shape, element_type)")
     fits = np.bincount(edges, alike, len(nodes.users)) > 0
     if nodes.has_whole_parts:
@@ -410,8 +409,8 @@ def _signatures(nodes: Nodes) -> Iterator[Fault]:
         many &= (nodes.degree - calls_of)[nodes.users[calls]] > counts[called]
         yield from _first(nodes.users[calls], many, "has more operands than its computation has parameters")
         handed = np.flatnonzero(_GIVES_ALL[nodes.opcodes[nodes.users]] & ~nodes.calls)
-        problem = "is given what no parameter of its computation is like (shape, element_type)"
-        yield from _first(nodes.users[handed], ~fits[handed], problem)
+        problem = "has an operand whose shape and type match no parameter of the computation that it calls"
+        yield from _first(nodes.users[handed], ~fits[handed], f"{problem} (shape, element_type)")
 
 
 def _parameters(nodes: Nodes) -> Iterator[Fault]:
@@ -419,21 +418,26 @@ def _parameters(nodes: Nodes) -> Iterator[Fault]:
     parameters = np.flatnonzero(nodes.opcodes == OPCODES["parameter"])
     numbers = nodes.feat[parameters, _COLUMN["parameter_number"]]
     beyond = numbers >= len(parameters)
-    problem = f"has a number beyond {counted(len(parameters), 'parameter')} (parameter_number)"
-    yield from _first(parameters, beyond, problem)
+    yield from _beyond(parameters, numbers, np.full(len(numbers), len(numbers)), "the program")
     _, first = np.unique(np.stack([nodes.parts[parameters], numbers]), axis=1, return_index=True)
     again = ~np.isin(np.arange(len(parameters)), first)
-    said = "has the number of another one of its computation (parameter_number)"
+    said = "has the same parameter number as another parameter of its computation (parameter_number)"
     yield from _first(parameters, again, said)
     if nodes.has_whole_parts:
-        counts = np.bincount(nodes.parts[parameters], minlength=1)
-        beyond |= numbers >= counts[nodes.parts[parameters]]
-        said = "has a number beyond its computation's parameters (parameter_number)"
-        yield from _first(parameters, beyond, said)
+        counts = np.bincount(nodes.parts[parameters], minlength=1)[nodes.parts[parameters]]
+        beyond |= numbers >= counts
+        yield from _beyond(parameters, numbers, counts, "its computation")
     if not beyond.any():
         counts = np.bincount(numbers.astype(np.int64), minlength=1)
         lonely = np.append(False, np.diff(counts) > 0)[numbers.astype(np.int64)]
         yield from _first(parameters, lonely, "has a number without the one before it (parameter_number)")
+
+
+def _beyond(parameters: np.ndarray, numbers: np.ndarray, counts: np.ndarray, whole: str) -> Iterator[Fault]:
+    """Yield the first parameter whose number is not below the count (n,) of a whole."""
+    for first in np.flatnonzero(numbers >= counts)[:1]:
+        problem = f"has parameter number {numbers[first]:.0f}; {whole} has {counts[first]} parameters, from 0"
+        yield int(parameters[first]), f"{problem} (parameter_number)"
 
 
 def _with_operand(nodes: Nodes, opcode: str) -> tuple[np.ndarray, np.ndarray]:
@@ -669,7 +673,7 @@ def _concatenate(nodes: Nodes) -> Iterator[Fault]:
     np.gcd.at(divisor, users, nodes.sizes[operands][along].astype(np.int64))
     unlike = (lacking < 0) | (lacking % np.maximum(divisor[joined], 1) != 0)
     off |= known & (axis < _WIDTH) & unlike & (size < _EXACT)
-    yield from _first(joined, off, "has other rows than its operands, or an axis that is none (dimensions)")
+    yield from _first(joined, off, "has other rows than operands, or an axis outside its rank (dimensions)")
 
 
 def _window(nodes: Nodes, windowed: np.ndarray, spatial: np.ndarray) -> Iterator[Fault]:
@@ -693,13 +697,14 @@ def _windows(nodes: Nodes) -> Iterator[Fault]:
         off = (padding != values[:, :_WIDTH]).any(1)
         whole = np.stack([padding.sum(1), np.where(inside, padding, 1).prod(1)], 1)
         off |= (np.abs(whole - values[:, _WIDTH:]) > _ROUNDING * np.abs(whole)).any(1)
-        yield from _first(windowed, off, f"has padding that its window has not, or another sum ({name})")
+        said = f"has padding that does not match its window, or its sum column is wrong ({name})"
+        yield from _first(windowed, off, said)
     reversals = nodes.feat[windowed, columns.WINDOW_REVERSAL]
     turned = nodes.feat[windowed, columns.WINDOW_REVERSED]
     unturned = nodes.feat[windowed, columns.WINDOW_NOT_REVERSED]
     off = (reversals * ~inside).any(1) | (reversals.sum(1) != turned)
     off |= inside.sum(1) != turned + unturned
-    said = "has reversals that its window has not, or another sum (window_reversed)"
+    said = "has reversals that do not match its window, or its sum column is wrong (window_reversed)"
     yield from _first(windowed, off, said)
 
 
@@ -773,11 +778,11 @@ def _convolution(nodes: Nodes) -> Iterator[Fault]:
     ):
         axes = np.exp2(rows[:, named]).sum(1) + (np.exp2(rows[:, places]) * spatial).sum(1)
         off = (axes != every) | (rows[:, places] * ~spatial).any(1)
-        problem = f"names an {role} axis twice, or one that is none ({COLUMN_NAMES[named[0]]})"
+        problem = f"names an {role} axis twice, or an axis outside its rank ({COLUMN_NAMES[named[0]]})"
         yield from _first(products, off, problem)
     named = rows[:, columns.CONVOLUTION_AXES[0]]
     off = (named >= rank[:, None]).any(1) | (named[:, 0] == named[:, 1])
-    yield from _first(products, off, "names an output axis twice, or one that is none (output_batch)")
+    yield from _first(products, off, "names an output axis twice, or an axis outside its rank (output_batch)")
     # edges do not say which operand is the kernel
     fits = _fits(nodes, products, one, two)
     if not fits.all():
@@ -845,7 +850,7 @@ def _axes(nodes: Nodes) -> Iterator[Fault]:
     off |= ((np.cumsum(axes == 0, 1) > 1) & (axes > 0)).any(1)  # after the end
     off |= ((np.diff(ordered, axis=1) == 0) & (ordered[:, 1:] > 0)).any(1)
     off |= one[asked] & axes[:, 1:].any(1)
-    yield from _first(asked, off, "names an axis that is none, or one more than once (dimensions)")
+    yield from _first(asked, off, "names an axis outside its rank, or an axis twice (dimensions)")
 
 
 def _lost(nodes: Nodes) -> Iterator[Fault]:
