@@ -78,7 +78,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z ]+:.*## / {n = split($$1, names, " "); \
 	  for (i = 1; i <= n; i++) printf "  make %-12s %s\n", names[i], $$2}' "$(strip $(MAKEFILE_LIST))"
 	@echo
-	@echo "Settings: DATA=sample|kaggle|FOLDER  PRESET=sample|smoke|kaggle|kaggle-full|tpugraphs-... (docs/baselines.md)  NAME=run  SEEDS=3  HOURS=2  JOBS=2  MODELS=package|runs/x  INIT=package|runs/x  CLUSTER=tcp://HOST:8786|slurm"
+	@echo "Settings: DATA=sample|kaggle|FOLDER  PRESET=sample|smoke|kaggle|kaggle-full|tpugraphs-... (docs/baselines.md)  NAME=run  SEEDS=3  HOURS=2  JOBS=2  MODELS=package|runs/x (the setting predict_with)  INIT=package|runs/x  CLUSTER=tcp://HOST:8786|slurm"
 	@echo "          SET='gnn.layout.epochs=50 features.layout.hops=1'"
 
 submit: $(READY) ## Features, training, ensemble, checked submission; DATA=kaggle also uploads it

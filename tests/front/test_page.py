@@ -143,7 +143,7 @@ def test_an_option_out_of_its_range_is_refused_by_name(options, name, value):
 
 
 def test_graphs_that_no_model_can_learn_from_are_refused():
-    with pytest.raises(DataError, match="build_graphs: got no file"):
+    with pytest.raises(DataError, match="build_graphs: files is empty"):
         build_graphs([])
     data = PROJECT / "data" / "sample"
     files = [list_programs(data, collection, VALID)[0] for collection in COLLECTIONS]

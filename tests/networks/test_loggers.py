@@ -87,7 +87,9 @@ def test_a_library_ends_with_a_training_that_fails(settings, monkeypatch):
 
 
 def test_a_function_is_refused_where_several_processes_train(settings):
-    with pytest.raises(SettingsError, match="processes: 2 do not call a function of this one. Take logger="):
+    with pytest.raises(
+        SettingsError, match="processes: with 2 processes `on_metrics` cannot be called. Use logger="
+    ):
         train_gnn(settings.replace(processes=2, graphs_per_step=2), print)
 
 

@@ -156,7 +156,7 @@ def test_a_choice_of_collections_trains_these_alone(only, groups, ranker):
     assert {settings.train_on for settings in rankers} == {ranker}
     trained = [r for s in reversed(rankers) for r in (s.folder, *s.runs)]
     assert trained == [f"runs/r/ranker-{slug}-s0" for slug in chosen]
-    with pytest.raises(SettingsError, match=f"^collections: {only[0]}.* alone; a submission needs all five"):
+    with pytest.raises(SettingsError, match=f"^collections: only {only[0]}.*; a submission needs all five"):
         Plan("sample", "r", "sample", 1, {}, 1, only=only).steps("submission")
 
 
@@ -328,7 +328,7 @@ def test_a_wrong_setting_is_refused_by_name(text, said):
 
 def test_a_preset_of_one_kind_has_no_submission():
     assert plan("tpugraphs-mlp").steps("ensemble")[-1].stage == "ensemble"
-    with pytest.raises(SettingsError, match="preset: tpugraphs-mlp predicts tile alone; a submission needs"):
+    with pytest.raises(SettingsError, match="preset: tpugraphs-mlp predicts only tile; a submission needs"):
         plan("tpugraphs-mlp").steps("submission")
 
 

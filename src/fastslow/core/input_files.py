@@ -41,7 +41,8 @@ def check_regular(path: Path, max_bytes: int | None = None) -> None:
     try:
         status = os.stat(path)
     except ValueError:
-        raise DataError(ascii(str(path)), "is no name of a file", "Take out what is no character") from None
+        problem = "its name holds a NUL byte or an invalid character"
+        raise DataError(ascii(str(path)), problem, "Rename the file") from None
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise DataError(path, "is a link that leads to itself", _IN_PLACE) from None

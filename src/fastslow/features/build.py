@@ -114,7 +114,7 @@ def build_graphs(files: Iterable[ProgramFile], options: GraphOptions = GraphOpti
         graph, columns = build_graph(file, options)
         graphs.setdefault(file.split, []).append(graph)
     if collection is None:
-        raise DataError("build_graphs", "got no file", "Name the files as list_programs returns them")
+        raise DataError("build_graphs", "files is empty", "Pass the list that list_programs returns")
     return GraphSet(collection, graphs, columns)
 
 

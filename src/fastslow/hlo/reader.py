@@ -208,7 +208,9 @@ def _verdicts(path: Path, codes: list[bytes]) -> list[str]:
             except Killed as error:
                 if error.kind != CRASHED:
                     return []
-                raise DataError(path, f"is HLO that XLA's verifier ends on: {error}", WRITE_AGAIN) from None
+                raise DataError(
+                    path, f"is HLO on which XLA's verifier crashes: {error}", WRITE_AGAIN
+                ) from None
     return _known_verdicts[key]
 
 

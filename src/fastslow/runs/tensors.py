@@ -46,7 +46,7 @@ def _check_seal(path: Path) -> None:
     with explain_storage(path):
         content = path.read_bytes()
     if hashlib.sha256(content[:-_DIGEST_BYTES]).digest() != content[-_DIGEST_BYTES:]:
-        raise DataError(path, "its bytes do not fit the checksum at its end", "Delete it")
+        raise DataError(path, "is damaged", "Delete it; the training starts again")
 
 
 def read_tensors(path: Path, remedy: str) -> Any:

@@ -81,8 +81,8 @@ def train_gnn(settings: TrainSettings, on_metrics: Callable[[dict], None] | None
     """
     if settings.processes > 1 and not launched():
         if on_metrics:
-            problem = f"{settings.processes} do not call a function of this one"
-            raise SettingsError("processes", f"{problem}. Take logger=module:function, or one process")
+            problem = f"with {settings.processes} processes `on_metrics` cannot be called"
+            raise SettingsError("processes", f"{problem}. Use logger=module:function or processes=1")
         launch(settings)
         return read_manifest(settings.artifact().folder)
     with joined(settings), explain_memory():

@@ -177,10 +177,11 @@ class Plan:
             steps.append(self._submission())
         elif last == "submission":
             what = f"models: {self.models}" if self.models else f"preset: {self.preset}"
-            what = f"{what} predicts {', '.join(models)}" if not self.only else f"collections: {self._chosen}"
+            what = f"{what} predicts only {', '.join(models)}"
+            what = f"collections: only {self._chosen}" if self.only else what
             remedy = "a submission needs all five collections; run `make train` or `make ensemble` with it,"
             remedy += " or give fill=True: a rule fills the others' rows"
-            raise SettingsError(f"{what} alone; {remedy}")
+            raise SettingsError(f"{what}; {remedy}")
         return [step for step in steps if not last or STAGES.index(step.stage) <= STAGES.index(last)]
 
     def trained(self, c: Collection) -> Path | None:

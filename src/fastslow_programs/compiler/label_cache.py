@@ -45,7 +45,7 @@ class LabelCache:
             record = json.loads(row[0]) if row else {}
             # a record of commit 9576e91e or before has no checksum
             if record.pop("checksum", digest(record)) != digest(record):
-                raise ValueError("its checksum is another one")
+                raise ValueError("its checksum does not match")
         except (ValueError, TypeError, AttributeError, RecursionError, sqlite3.DatabaseError) as error:
             raise DataError(self._path, f"the record {key[:12]} is damaged ({error})", remedy) from None
         return record if row else None

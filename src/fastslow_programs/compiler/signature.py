@@ -148,7 +148,8 @@ class Signature:
                 raise CallError(f"{path} is {given[:_SHOWN]}{why}, but {kept[:_SHOWN]} was {done}")
         if difference := _difference(describe(taken.tree), self.arguments):
             given, kept = difference
-            raise CallError(f"an argument has the node {given}, but {kept} was {done}")
+            where = f"{given} where the tuned function has {kept}"
+            raise CallError(f"the arguments have another structure: {where}")
         return taken
 
     def results_of(self, outputs: Sequence[Any], taken: Leaves, wrap: bool = True) -> Any:
@@ -228,7 +229,9 @@ def _static_value(text: str, values: Mapping[str, Any]) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        raise CallError(f"a result is {text[:_SHOWN]}, which no argument has") from None
+        raise CallError(
+            f"a result is {text[:_SHOWN]}, a value that is no array and no argument has"
+        ) from None
 
 
 def describe(tree: Any) -> Any:

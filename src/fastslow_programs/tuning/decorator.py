@@ -66,7 +66,8 @@ def tuned(
         DataError: Constraints are wrong, or no configuration runs.
     """
     if function is not None and not callable(function):
-        raise SettingsError("function", f"{with_article(type(function).__name__)} is none; {_EXAMPLE}")
+        given = f"{with_article(type(function).__name__)} is given, a function is wanted"
+        raise SettingsError("function", f"{given}; {_EXAMPLE}")
     if not isinstance(out, str | Path):
         raise SettingsError("out", f"{with_article(type(out).__name__)} is no path")
     _check_choices(choices, constraints)
@@ -83,7 +84,8 @@ def tuned(
             if name not in parameters:
                 raise SettingsError("choices", f"{title} has no parameter {name}")
             if parameters[name].kind not in _BY_NAME:
-                raise SettingsError("choices", f"{title} takes no {name} by name, as a search gives it")
+                kind = parameters[name].kind.description
+                raise SettingsError("choices", f"{name} must be accepted by name; it is {kind}")
             value = parameters[name].default
             if value is inspect.Parameter.empty:
                 continue

@@ -233,7 +233,7 @@ def _words(command: str) -> list[str]:
     program = words[0] if words else ""
     folders = [""] if "/" in program else os.get_exec_path()
     if not program or not any(Path(folder, program).is_file() for folder in folders):
-        raise SettingsError("command", f"there is no program {program!r}")
+        raise SettingsError("command", f"{program!r} is no file that can be run; give its path")
     return words
 
 

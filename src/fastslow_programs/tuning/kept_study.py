@@ -139,7 +139,7 @@ class KeptStudy:
         try:
             facts = trial.user_attrs | {"value": trial.value}
             if facts.pop("checksum", None) != (sum_of := digest([self._last, facts])):
-                raise ValueError("its checksum is missing or is another one")
+                raise ValueError("its checksum is missing or does not match")
             proposal = Proposal(tuple(map(int, facts["codes"].split())), facts["by"], facts["notes"])
             code = facts.get("code", "")  # which older studies do not have
             evaluation = Evaluation(facts["value"], facts["failure"], facts["seconds"], code)

@@ -90,7 +90,8 @@ def measure_source(settings: MeasureSettings) -> Measurement:
         batches = [times(modules[start : start + _BATCH]) for start in starts]
         failures = [failure for batch in batches for failure in batch.failures]
         if all(failures):
-            raise DataError(origin.path, count_failures(failures, len(failures)), "Measure another program")
+            remedy = "Give more time (seconds=1200), or a program that this machine compiles and runs"
+            raise DataError(origin.path, count_failures(failures, len(failures)), remedy)
         measurement = _join(program, source, batches, failures)
         fastest = fastest_config(program, measurement.ratios)
         paired = [] if fastest is None else _compare(modules[fastest], times)

@@ -45,7 +45,7 @@ _NEAR = 5e-4  # of 1, where four decimals do not show a difference
 _COUNTED = 1e9  # configurations; a larger count is printed as a power of ten
 _UNITS = {
     "compiler": "cycles",
-    "replay": "ns, or cycles for the sample",
+    "replay": "ns (cycles for the sample)",
     "device": "of the default's time",
 }
 """Units of values by evaluator; a command's are what it prints."""

@@ -201,8 +201,9 @@ def complete_study(settings: TuneSettings, target: Target | None = None, is_kept
             raise DataError(target.name, f"{UNBOUND} ({reasons})", MEASURE_INSTEAD)
         problem = f"not one of {failed} has a value ({reasons})"
         if not is_kept:
-            raise DataError(target.name, problem, "Correct the cause")
-        remedy = f"The study is kept: correct the cause. {another_name(settings.journal)}"
+            remedy = "Read the reasons above; evaluator=device or another program may work"
+            raise DataError(target.name, problem, remedy)
+        remedy = f"The study is kept: read the reasons above. {another_name(settings.journal)}"
         raise DataError(settings.journal, problem, remedy)
     study.exhausted = history.spent < settings.evaluations and len(history) >= study.target.space.size
     return study
