@@ -182,18 +182,20 @@ def plot_learning(placed) -> Figure:
         )
         ends[name] = (places[-1], costs[name], colours[name])
     upper.axhline(1, color=DEFAULT, linestyle="--")
-    upper.set(xscale="log", ylabel="best cost / default's", xlabel="evaluations, with GO's before its search")
+    default = "default (human)" if "human" in methods else "default"
+    label = "evaluations (GO, then search: GO's included)"
+    upper.set(xscale="log", ylabel=f"best cost / {default}", xlabel=label)
     first, last = upper.get_xlim()
     steps = (1,) if last / first > _MANY_DECADES else (1, 2, 5)
     upper.xaxis.set_major_locator(LogLocator(subs=steps))
     upper.xaxis.set_major_formatter("{x:,.0f}")
     upper.xaxis.set_minor_formatter(NullFormatter())
     upper.set_title(_gained(placed.best, costs[placed.best]))
-    label_ends(upper, ends | {"default": (1, 1.0, DEFAULT)})
+    label_ends(upper, ends | {default: (1, 1.0, DEFAULT)})
     _draw_costs(lower, drawn, colours)
     left_out = sorted(costs.keys() - drawn.keys())
     absent = f"; not drawn: {', '.join(left_out)}" if left_out else ""
-    lower.set_xlabel(fill(f"cost / default's{absent}", _LINE))
+    lower.set_xlabel(fill(f"cost / {default}{absent}", _LINE))
     return figure
 
 

@@ -124,8 +124,8 @@ class Placed(Shown):
         ]
         if self.problem.bound:
             over = best.cost / self.problem.bound
-            value = f"{over:.3g} times" if over > 1 + _EQUAL else "reached"
-            numbers.append(Number("lower bound", value, "which no decision can be below"))
+            value = f"{over:.3g}" if over > 1 + _EQUAL else "1"
+            numbers.append(Number("best over the lower bound", value, "1 cannot be beaten"))
         return numbers
 
     @property

@@ -203,10 +203,10 @@ def test_outputs_have_the_tolerance_of_the_coarsest_type_that_is_computed_in():
         code = lower_function(function, (narrow,)).module.SerializeToString()
         assert coarsest_tolerance(code) == tolerance
     near = ONES * (1 + 0.0026)
-    said = "wrong: output 0 differs from the unconstrained program's by 0.0026 of its largest value; 0.0001"
+    said = "wrong: output 0 differs from the program as compiled by 0.0026 of its largest value; 0.0001"
     assert difference([ONES], [near]) == f"{said} allowed"
     assert difference([ONES], [near], 3e-2) == ""
-    assert difference([0 * ONES], [ONES]) == "wrong: output 0 differs from the unconstrained program's"
+    assert difference([0 * ONES], [ONES]) == "wrong: output 0 differs from the program as compiled"
 
 
 def test_a_layout_of_a_narrow_program_with_a_wide_output_is_measured():

@@ -207,7 +207,11 @@ def test_functions_as_users_write_them_run_and_are_loaded_again(name, tmp_path):
 def test_what_a_user_gives_otherwise_than_tuned_is_refused(tmp_path):
     for name, others, said in (
         ("a named tuple", ((EIGHT, None), IMAGE), r"arguments\[0\]\[0\] is float32.*but nothing was tuned"),
-        ("a dataclass", (Layer(EIGHT, 0.4), IMAGE), r"another structure: Layer \(0.4,\) where the tuned function has Layer \(0.3"),
+        (
+            "a dataclass",
+            (Layer(EIGHT, 0.4), IMAGE),
+            r"Layer \(0.4,\) where the tuned function has Layer \(0.3",
+        ),
         (
             "a random key",
             (np.zeros(2, np.uint32), IMAGE),

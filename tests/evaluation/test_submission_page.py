@@ -82,7 +82,7 @@ def test_it_names_scores_changes_times_and_notebooks(tmp_path):
     open_page(path)
     said = "Mean of five on test: 0.850, 0.050 ahead of the best trivial rule (ridge on config features)."
     assert page.text[3] == f"{said} It has no score from Kaggle."
-    assert "Scores on test, beside before, which was made before:" in page.text and "+0.0200" in page.text
+    assert "Scores on test, compared with the earlier run before:" in page.text and "+0.0200" in page.text
     assert [t for t in page.text if t.startswith("seeds: ")] == ["seeds: 3, before 1"]
     compared = "The mean difference is +0.0200. To compare it with chance: fastslow compare mine before"
     assert compared in page.text

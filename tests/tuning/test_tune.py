@@ -123,7 +123,7 @@ def test_a_command_measures_without_a_compiler_and_the_result_is_written(dots, t
         for proposal, _ in study.history.done
         if any(proposal.codes)
     )
-    assert best["default_is"] == "the unconstrained program"
+    assert best["default_is"] == "the program as compiled"
     table = list_evaluations(study)
     assert len(table) == len(study.history) and table["best"].iloc[-1] == 1
     assert (folder / "curve.png").is_file()

@@ -146,12 +146,18 @@ def _changes(record: Mapping, before: Mapping, runs: Path) -> Section:
     earlier = read_run_record(runs.parent / before["name"]).get("settings")
     changed = [] if earlier is None else _changed_settings(settings, earlier)
     if record["commit"] != before["commit"]:
-        changed.append(f"commit: {record['commit']}, before {before['commit']}")
+        changed.append(f"commit {_commit(record)}; {before['name']}: {_commit(before)}")
     if earlier is None:
         changed.append(f"its settings are not known: the folder of the run {before['name']} is gone")
     words = sentences(changed) if changed else "<p>The settings are the same.</p>\n"
-    said = f"<p>Scores on {split}, beside {html.escape(before['name'])}, which was made before:</p>\n"
+    said = f"<p>Scores on {split}, compared with the earlier run {html.escape(before['name'])}:</p>\n"
     return Section(heading, f"{said}{table_html(rows)}<p>{html.escape(beyond)}</p>\n{words}")
+
+
+def _commit(record: Mapping) -> str:
+    """Return the commit of a record in words: a ``+`` is a tree with changes."""
+    name = record["commit"].removesuffix("+")
+    return f"{name} with uncommitted changes" if name != record["commit"] else name
 
 
 def _changed_settings(settings: Mapping, earlier: Mapping) -> list[str]:

@@ -327,7 +327,7 @@ def difference(expected: Sequence[np.ndarray], outputs: Sequence[np.ndarray], co
         coarsest: The tolerance of the coarsest type that the program computes in.
     """
     for number, (one, other) in enumerate(zip(expected, outputs, strict=True)):
-        wrong = f"wrong: output {number} differs from the unconstrained program's"
+        wrong = f"wrong: output {number} differs from the program as compiled"
         if one.dtype.name not in TOLERANCE:
             if not np.array_equal(one, other):
                 return wrong

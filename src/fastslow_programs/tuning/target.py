@@ -23,7 +23,13 @@ from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import build_unseen
 from fastslow_programs.compiler.device import platform_name, require_jax
 from fastslow_programs.compiler.layout_choices import TiedChoice, encode_defaults, imposable, layouts_of, tie
-from fastslow_programs.compiler.layout_constraints import bind_differences, constrain, taken, taken_here
+from fastslow_programs.compiler.layout_constraints import (
+    AS_COMPILED,
+    bind_differences,
+    constrain,
+    taken,
+    taken_here,
+)
 from fastslow_programs.compiler.layout_space import ConfigurableNode, Layouts, encode
 from fastslow_programs.compiler.libtpu import require_compiler
 from fastslow_programs.compiler.lowering import (
@@ -48,7 +54,6 @@ from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.user_space import UserSpace
 
 _NAME = Path("program.npz")
-_UNCONSTRAINED = "the unconstrained program"
 _ANCHORS = 64  # random configurations that neighbours are predicted with: the models scale what they get
 
 
@@ -273,9 +278,9 @@ def _of_program(settings: TuneSettings, run: FinishedRun | None) -> Target:
     if not any(node.default for node in nodes):
         target = replace(target, default_is=ROW_MAJOR)
     if kind is CommandEvaluator:
-        target = replace(target, default_is=_UNCONSTRAINED)
+        target = replace(target, default_is=AS_COMPILED)
     if local:
-        target = replace(target, default_value=1.0, default_is=_UNCONSTRAINED)
+        target = replace(target, default_value=1.0, default_is=AS_COMPILED)
     evaluator = kind(settings, target, labeller)
     measured = None
     if settings.cache and kind.kept and not options:
