@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -25,6 +26,7 @@ from fastslow_programs.ranking.rank import (
     FACTS,
     PAGE,
     TABLE,
+    _advice,
     _to_measure,
     rank_source,
     write_ranking,
@@ -300,3 +302,7 @@ def test_a_function_of_a_file_is_measured_as_it_is(tmp_path):
     said = _to_measure(settings.RankSettings(source=source), 8)
     assert said.startswith(f"How: make measure SRC={source} SET=configs=8, or fastslow measure {source} ")
     assert said.endswith("others than these; it ends with the command that ranks with them")
+    program = SimpleNamespace(choices=SimpleNamespace(varying=[0]), runtime=np.zeros(4))
+    subject = SimpleNamespace(program=program, known=None)
+    _, gain = _advice(settings.RankSettings(source=source), subject)
+    assert gain.startswith("to gain: measure 8 configurations"), "its four are not those of this machine"

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from fastslow.core.errors import SettingsError
+from fastslow.core.tables import percent
 from fastslow_programs.tuning.confirmation import (
     CONFIRMS,
     FEWEST,
@@ -22,7 +23,7 @@ from fastslow_programs.tuning.confirmation import (
     verdict,
 )
 from fastslow_programs.tuning.history import Evaluation, History, Proposal
-from fastslow_programs.tuning.result import best_facts, summarise_study
+from fastslow_programs.tuning.result import best_facts, study_page, summarise_study
 from fastslow_programs.tuning.search.space import Space
 from fastslow_programs.tuning.search.strategies import Random
 from fastslow_programs.tuning.settings import TuneSettings
@@ -225,6 +226,8 @@ def test_the_verdict_is_the_headline_and_the_candidate_is_named_beside_it(tmp_pa
         assert re.match(said, facts["result"]) and facts["best over default"] == ratio
         assert best["confirmed"] is confirmed is study.confirmed
         assert facts["proposed by"] == "search", "who found it, and not the rounds"
+        share = len({proposal.codes for proposal, _ in measured.done}) / measured.space.size
+        assert f"{percent(share, 1)} of them were evaluated" in study_page(study), "not a round each"
         assert best["candidate"]["options"] != list(DEFAULT)
         assert best["candidate"]["value"] == pytest.approx(study.verdict.ratio)
         assert (best["options"] == list(DEFAULT)) is not confirmed

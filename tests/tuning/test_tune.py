@@ -375,7 +375,7 @@ def test_a_gain_is_one_over_the_program_as_the_user_compiles_it(
     (axes,) = plot_curve(study).axes
     against_program = study.baseline_is == "the program as compiled"
     assert axes.get_ylabel() == f"value against {study.baseline_is}, %"
-    assert against_program == ("best over as compiled" in facts) != ("best over default" in facts)
+    assert against_program == ("best over the program as compiled" in facts) != ("best over default" in facts)
     assert against_program == any(text.startswith("best against the program as compiled") for text in page)
 
 

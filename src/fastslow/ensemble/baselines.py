@@ -118,7 +118,7 @@ def choose_column(examples: Sequence[GraphRows]) -> Columns:
 
 
 def best_column(taus: np.ndarray) -> Columns:
-    """Return the column whose Kendall's tau, of the taus ``(V,)`` of all columns, is largest either way."""
+    """Return the column of Kendall's ``taus`` ``(V,)``, -1 to 1, that is furthest from 0, with its sign."""
     best = int(np.abs(taus).argmax())
     return Columns((best,), 1 if taus[best] >= 0 else -1)
 

@@ -46,7 +46,7 @@ class Trees(Protocol):
         """Return the contribution of each column to the sum of the first ``count`` trees, ``(n, F)``."""
 
     def gain(self, count: int) -> np.ndarray:
-        """Return the total gain ``(F,)`` of the splits of the first ``count`` trees by column."""
+        """Return by column (F,) the sum, 0 or more, by which splits of ``count`` trees lower the loss."""
 
     def save(self, path: Path, count: int) -> None:
         """Write the first ``count`` trees to a file."""

@@ -54,7 +54,7 @@ class Step:
 
     @property
     def name(self) -> str:
-        """Name of the folder it writes; for features with the stage, which the folder does not show."""
+        """Last part of the folder it writes, such as ``training-tile-s0``; of features ``features NAME``."""
         folder = Path(self.settings.folder).name
         return f"features {folder}" if self.stage == "features" else folder
 

@@ -51,7 +51,16 @@ class LabelCache:
         return record if row else None
 
     def write(self, key: str, record: dict) -> None:
-        """Keep a record."""
+        """Keep a record, in place of one that the key has; other processes read it from now on.
+
+        Args:
+            key: Digest of what was compiled, and how.
+            record: Values that JSON can hold. A checksum is added.
+
+        Raises:
+            StorageError: The file cannot be written.
+            DataError: The file is not a cache of labels.
+        """
         text = json.dumps(record | {"checksum": digest(record)})
         with self._explained():
             self._connection.execute("INSERT OR REPLACE INTO labels VALUES (?, ?)", (key, text))

@@ -184,7 +184,12 @@ class ConvertSettings(ProgramSettings):
 
     @property
     def compiles(self) -> bool:
-        """Whether something is compiled for a TPU."""
+        """Whether something is compiled for a TPU: a function always, a file for its labels.
+
+        Raises:
+            SettingsError: The source is neither an HLO file nor ``model.py:FUNCTION``.
+            DataError: There is no such file.
+        """
         return super().compiles or self.label
 
     def check(self) -> None:

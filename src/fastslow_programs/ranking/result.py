@@ -687,7 +687,7 @@ class Ranking(Shown):
         if (config := self.compared_with.config) is not None:
             equal = [choice.values == choice.values[config] for choice in self.choices]
             same = np.all(equal, axis=0) if equal else np.arange(len(table)) == config
-            words, mark, more = facts["default"].partition(";")
+            words, mark, more = self.compared_with.words.partition(";")
             facts["default"] = f"{words}, place {table.loc[same[table['config']], 'rank'].min()}{mark}{more}"
         if self.known_from:
             facts["known from"] = f"{self.known_from}; cache=False ranks without them"

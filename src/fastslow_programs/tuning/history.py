@@ -85,13 +85,16 @@ class History:
 
     @property
     def codes(self) -> np.ndarray:
-        """``(n, G)`` configurations that have a value."""
+        """``(n, G)`` integers from 0: the option of each choice, for each of n evaluations with a value.
+
+        They are in the order of the evaluations; a configuration that was evaluated twice is there twice.
+        """
         rows = [p.codes for p, e in self.done if e.value is not None]
         return np.array(rows, CODE).reshape(-1, len(self.space.choices))
 
     @property
     def values(self) -> np.ndarray:
-        """``(n,)`` their values."""
+        """``(n,)`` their values, in the unit of the evaluator."""
         return np.array([e.value for _, e in self.done if e.value is not None])
 
     @property

@@ -94,7 +94,7 @@ def summarise_study(study: Study) -> pd.Series:
         if study.keeps_program:
             facts["configuration"] = "the program without constraints"
     if best and study.baseline:
-        compared = "default" if study.baseline == default else "as compiled"
+        compared = "default" if study.baseline == default else study.baseline_is
         facts[f"best over {compared}"] = _ratio(best[1] / study.baseline)
     if target.evaluator.remark:
         facts["machine"] = target.evaluator.remark

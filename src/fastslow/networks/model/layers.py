@@ -203,9 +203,10 @@ class Readout(nn.Module):
 
 
 def pooled_states(x: Tensor, part: Pooling, chosen: Tensor) -> Tensor:
-    """Return the states ``x`` ``(S, D)`` as a pooling takes them: those that it leaves out have no effect.
+    """Return the states ``(S, D)`` with those that a pooling leaves out as 0, or as -inf for a maximum.
 
-    ``chosen`` ``(S, 1)`` tells whether a state's node is configurable.
+    ``x`` ``(S, D)`` is returned as it is where the pooling ``part`` is over all nodes. ``chosen`` ``(S, 1)``
+    bool tells whether a state's node is configurable.
     """
     if not part.configurable:
         return x

@@ -92,17 +92,18 @@ class PlainBlock(nn.Module):
 class PlainTrunk(nn.Module):
     """Embed nodes with raw layouts, then pass messages: see :class:`PlainBlock`.
 
-    The residual form starts with a perceptron of two layers; the unit form with the numbers themselves, so
-    that without blocks it is TpuGraphs' tile MLP, which sums them over the nodes. In the tile ResGCN blocks
-    start with their activation: the perceptron ends without one, and one follows the last block.
+    It returns the states ``(S, channels)``, float32, of the last level of a batch. The residual form starts
+    with a perceptron of two layers; the unit form with the numbers themselves, so that without blocks it is
+    TpuGraphs' tile MLP, which sums them over the nodes. In the tile ResGCN blocks start with their
+    activation: the perceptron ends without one, and one follows the last block.
 
     Args:
         node_channels: Columns F of the scaled node features.
         config_channels: Columns V of the configuration features, where they join on every node, else 0.
-        architecture: Settings of the layers.
+        architecture: Settings of the layers; an unknown convolution is an error (``SettingsError``).
 
     Attributes:
-        channels: Channels of the states that it returns.
+        channels: D of these states: ``hidden_channels``, or of the unit form without blocks all columns.
     """
 
     def __init__(self, node_channels: int, config_channels: int, architecture: ArchitectureOptions):

@@ -90,9 +90,9 @@ def head_epochs(options: Any) -> range:
 
 
 def same_schedule(options: Any, epoch: int) -> range:
-    """Return the epochs that share a learning rate schedule with an epoch, counted from 0.
+    """Return the epochs, counted from 0, that share the learning rate schedule of ``epoch``.
 
-    Epochs in which the head alone learns have a schedule of their own.
+    The last epochs, in which only the head learns, have a schedule of their own; the others start at 0.
     """
     last = head_epochs(options)
     return last if epoch in last else range(last.start)
