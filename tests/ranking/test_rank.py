@@ -98,7 +98,7 @@ def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
     assert ranking.summary()["choices"] == len(space.choices), "the choices that a search has"
     assert ranking.words()[2].startswith("to keep: the compiler's default")
     assert ranking.words()[3].endswith(
-        f"configs=8, then fastslow rank {dots} known=data/converted/measured/dots.csv"
+        f"configs=8, then fastslow rank {dots} known={resolve('data/converted/measured/dots.csv')}"
     )
     assert "runtime" not in table and ranking.estimates().empty
     assert ranking.trust.remedy.startswith("Measure some configurations with fastslow measure;")

@@ -322,9 +322,10 @@ def _to_measure(settings: RankSettings, count: int) -> str:
     make = f"make measure SRC={source} SET=configs={count}, or fastslow measure {source} configs={count}"
     if settings.origin.function:
         return f"How: {make}. {_OF_MACHINE}; it ends with the command that ranks with them"
-    folder = ConvertSettings().data_root
-    table = shlex.quote(f"{folder}/{MEASURED_FOLDER}/{clean_name(settings.origin.name)}.csv")
-    return f"How: {make}, then fastslow rank {source} known={table}"
+    folder = resolve(ConvertSettings().data_root) / MEASURED_FOLDER
+    table = folder / f"{clean_name(settings.origin.name)}.csv"
+    here = table.relative_to(Path.cwd()) if table.is_relative_to(Path.cwd()) else table
+    return f"How: {make}, then fastslow rank {source} known={shlex.quote(str(here))}"
 
 
 def _defaults_remedy(run: FinishedRun, program: Program) -> str:
