@@ -138,7 +138,12 @@ def test_a_score_is_compared_with_the_rule_and_with_the_ceiling_of_measured_labe
     def graph(name):
         columns = {"num_configs": 60, "config_feat": runtime[:, None], "config_row": row}
         return SimpleNamespace(
-            **columns, name=name, runtime=runtime, file_runtime=measured, expand=lambda values: values[row]
+            **columns,
+            name=name,
+            content=name,
+            runtime=runtime,
+            file_runtime=measured,
+            expand=lambda values: values[row],
         )
 
     features = GraphSet(COLLECTIONS[1], {"train": [graph("a")], "valid": [graph("b")]}, ["runtime"])

@@ -55,6 +55,12 @@ class Graph:
         """``(C,)`` position in the file of the first configuration that each row represents."""
         return np.unique(self.config_row, return_index=True)[1]
 
+    @property
+    def content(self) -> str:
+        """A digest of nodes and edges, equal for copies of a program under different names."""
+        arrays = map(np.ascontiguousarray, (self.node_opcode, self.edge_index, self.node_feat))
+        return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()[:16]
+
     def expand(self, values: np.ndarray) -> np.ndarray:
         """Repeat values of the rows, ``(C, ...)``, for every configuration of the file, ``(C_file, ...)``."""
         return values[self.config_row]
@@ -127,10 +133,8 @@ class GraphSet:
         return self._graphs[split][name]
 
     def content(self, split: str, name: str) -> str:
-        """Return a digest of the nodes and edges of a graph, equal for copies under different names."""
-        graph = self.graph(split, name)
-        arrays = map(np.ascontiguousarray, (graph.node_opcode, graph.edge_index, graph.node_feat))
-        return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+        """Return :attr:`Graph.content` of one graph."""
+        return self.graph(split, name).content
 
     def num_configs(self, split: str) -> dict[str, int]:
         """Return the number of configurations of each competition file of a split, repeated ones included."""
@@ -201,15 +205,10 @@ def trainable(sources: Mapping[str, GraphSet]) -> list[str]:
 
 
 def with_signal(sources: Mapping[str, GraphSet]) -> list[str]:
-    """Return the train graphs that a model may learn from; there may be none.
+    """Return the train graphs that a model may learn from, ``<prefix>/<graph>``, in order; there may be none.
 
-    The graphs of :func:`held_out` are left out, and graphs of equal runtimes: they carry no signal.
-
-    Args:
-        sources: Graphs of every collection that is read, by the prefix of its graphs' names.
-
-    Returns:
-        ``<prefix>/<graph>``, or ``<graph>`` where the prefix is ``""``, in the order of sources and files.
+    ``sources`` are the graphs of every collection by the prefix of their names, which may be ``""``: then it
+    is ``<graph>``. Left out are :func:`held_out`, and graphs of equal runtimes, which carry no signal.
     """
     predicted = held_out(sources)
     return [
@@ -223,15 +222,15 @@ def with_signal(sources: Mapping[str, GraphSet]) -> list[str]:
 def held_out(sources: Mapping[str, GraphSet]) -> dict[str, str]:
     """Return the train programs that are predicted in any of the collections, each with its name there.
 
-    The score on a program trained on is optimistically biased. A copy is known by its name, which collections
-    share, or by its content: the names of the competition's test files tell nothing.
+    The score on a program trained on is optimistically biased. Collections share names; a valid program is
+    known by its content, too.
     """
-    programs = {
-        split: [(name, of.content(split, name)) for of in sources.values() for name in of.names(split)]
-        for split in (TRAIN, *PREDICTED_SPLITS)
+    sets = sources.values()
+    marks = {
+        name: f"{split}/{name}" for split in PREDICTED_SPLITS for each in sets for name in each.names(split)
     }
-    train = programs.pop(TRAIN)
-    marks = {mark: f"{split}/{known[0]}" for split in programs for known in programs[split] for mark in known}
+    marks |= {each.content(VALID, name): f"{VALID}/{name}" for each in sets for name in each.names(VALID)}
+    train = [(name, each.content(TRAIN, name)) for each in sets for name in each.names(TRAIN)]
     return {known[0]: marks[mark] for known in train for mark in known if mark in marks}
 
 

@@ -319,6 +319,11 @@ class Features(GraphSet):
         rows = self._rows(split)
         return dict(zip(rows["name"], rows["configs"].astype(int), strict=True))
 
+    def content(self, split: str, name: str) -> str:
+        """As of :class:`GraphSet`; graphs are not read."""
+        rows = self._rows(split)
+        return rows.loc[rows["name"] == name, "content"].item()
+
     def graph(self, split: str, name: str) -> Graph:
         """Read one graph, see :func:`read_graph`.
 

@@ -183,8 +183,8 @@ def build_features(settings: FeatureSettings) -> pd.DataFrame:
     Returns:
         One row per graph: ``split``, ``name``, ``nodes`` and ``edges`` after pruning, ``configurable``
         (nodes), ``configs`` (distinct configurations), ``merged`` (configurations of the file minus
-        distinct ones), ``spread`` (maximum over minimum runtime, NaN in test) and ``exact`` (whether its
-        protobuf was used).
+        distinct ones), ``spread`` (maximum over minimum runtime, NaN in test), ``exact`` (whether its
+        protobuf was used) and ``content`` (equal for copies of a program).
 
     Raises:
         DataError: A file is missing or broken.
@@ -257,4 +257,5 @@ def _index_row(program: ProgramFile, settings: FeatureSettings) -> dict[str, Any
         "merged": len(graph.config_row) - graph.num_configs,
         "spread": graph.runtime.max() / graph.runtime.min() if known else np.nan,
         "exact": settings.protobuf(program) is not None,
+        "content": graph.content,
     }
