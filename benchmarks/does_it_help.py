@@ -10,12 +10,18 @@ The labels of n configurations drawn at random are known, the others are ranked.
 the others, *opa* the share of their pairs in the right order. *top k*: how much slower than the best is the
 fastest of the known ones and the first k of the order; the order *default* has the default only. On a device
 the even rounds choose and are known, the odd rounds score, so that luck in a measurement is no gain;
-*ceiling* is the tau between them. *rule* is the best single feature on the sample's train programs, which
-``fastslow rank`` prints; *column* is the single feature with the largest tau on the known ones; *ridge* is
+*halves agree* is the tau between them, which a good ranking can exceed. *rule* is the single feature that
+``fastslow rank`` prints, the best one on the train programs of the models in the package, which are the
+sample's and ``data/more``'s (the sample's own train programs choose another one for xla: ``more_programs.py``
+has its tau on the measured programs). *column* is the single feature with the largest tau on the known ones; *ridge* is
 fitted to their choices. *default* is the compiler's own configuration, of a device the unconstrained program.
 *expected* is the tau that ``fastslow rank`` states. With nothing known it states a band of tau for 80 % of
 programs (*low*, *high*), unless no program like it was scored. Programs that made the bands have none here:
 their own score is in it.
+
+n are known where a program has 2n configurations or more. The rows of one *number* of programs are means over
+the same ones. *tau - rank* and *top 1 - rank*: an order minus ``fastslow rank`` with as many known, paired by
+program, ± the standard error over programs.
 
 The kind ``device`` also writes ``device.json`` into the package, whose figures ``fastslow rank`` prints.
 """
@@ -157,7 +163,7 @@ def evaluate(case: Case, models: Models, draws: int) -> dict:
         rows.append({"known": 0, "order": DEFAULT, "top 1": slower})
     means = pd.DataFrame(rows).astype({"expected": float}).groupby(["known", "order"], sort=False).mean()
     facts = {"configurations": len(ranked), "within 1 %": np.mean(scores <= 1.01 * best)}
-    facts |= {"ceiling": kendall_tau(scores, chooses), "trained on": str(trust.trained_on)}
+    facts |= {"halves agree": kendall_tau(scores, chooses), "trained on": str(trust.trained_on)}
     facts |= {"distance": trust.nearest, "low": np.nan, "high": np.nan, "default": slower}
     if not trust.scored_on:
         facts |= dict(zip(("low", "high"), trust.band(TOLD) or (), strict=False))
@@ -167,27 +173,78 @@ def evaluate(case: Case, models: Models, draws: int) -> dict:
     return finite(facts | {"rows": means.reset_index().to_dict("records")})
 
 
+def programs_with(programs: dict[str, dict], known: int) -> list[str]:
+    """Return the names of the programs that were ranked with so many known labels."""
+    return [name for name, facts in programs.items() if any(row["known"] == known for row in facts["rows"])]
+
+
 def mean_rows(programs: dict[str, dict]) -> pd.DataFrame:
-    """Return the means over programs by number of known labels and order."""
-    rows = pd.DataFrame([row for program in programs.values() for row in program["rows"]]).astype(
-        {"expected": float}
-    )
+    """Return means by ``number`` of programs, known labels and order.
+
+    The rows of a number share their programs. Programs with many known labels have rows with fewer, too.
+    """
+    rows = pd.DataFrame([{"program": name} | row for name in programs for row in programs[name]["rows"]])
+    rows = rows.astype({"expected": float})
     rows["place"] = rows["order"].map([MODEL, DEFAULT, RULE, COLUMN, RIDGE, RANDOM].index)
-    return rows.groupby(["known", "place", "order"]).mean().reset_index().drop(columns="place")
+    found = {}
+    for most in KNOWN:  # a later one replaces the rows of the same programs
+        names = programs_with(programs, most)
+        part = rows[rows["program"].isin(names) & (rows["known"] <= most)]
+        keys = ["known", "place", "order"]
+        means = part.drop(columns="program").groupby(keys).mean().reset_index().drop(columns="place")
+        for key in ("tau", "top 1"):
+            means[f"{key} - rank"] = [
+                "" if order == MODEL else _in_words(*paired(part, key, (known, order), (known, MODEL)))
+                for known, order in zip(means["known"], means["order"], strict=True)
+            ]
+        means.insert(0, "number", len(names))
+        found[len(names)] = means
+    return pd.concat([means for number, means in found.items() if number], ignore_index=True)
+
+
+def paired(rows: pd.DataFrame, key: str, one: tuple, other: tuple) -> tuple[float, float]:
+    """Return the mean difference of two orders over programs, and its standard error.
+
+    Args:
+        rows: A row for each program, number of known labels and order.
+        key: The column that is compared.
+        one: Number of known labels and order.
+        other: The same of what is subtracted.
+    """
+    values = rows.pivot(index="program", columns=["known", "order"], values=key)
+    difference = values[one] - values[other]
+    return float(difference.mean()), float(difference.sem())
+
+
+def _in_words(mean: float, error: float) -> str:
+    return "" if np.isnan(mean) else f"{mean:+.3f} ± {error:.3f}"
 
 
 def figures(programs: dict[str, dict]) -> dict[str, str | float]:
     """Return what ``fastslow rank`` prints, see :data:`fastslow_programs.ranking.trust.FIGURES`."""
-    top = mean_rows(programs).set_index(["known", "order"])["top 1"].round(3)  # as the table has them
+    names = programs_with(programs, ADVISED)
+    means = mean_rows(programs)
+    means = means[means["number"] == len(names)].set_index(["known", "order"])
+    top = means["top 1"].round(3)  # as the table has them
+    rows = pd.DataFrame([{"program": name} | row for name in names for row in programs[name]["rows"]])
+    differences = {
+        "first_over_default": ((0, MODEL), (0, DEFAULT)),
+        "gain_over_default": ((0, DEFAULT), (ADVISED, MODEL)),
+        "gain_over_random": ((ADVISED, RANDOM), (ADVISED, MODEL)),
+    }
+    told = {}
+    for name, pair in differences.items():
+        told[name], told[f"{name}_error"] = (round(value, 3) for value in paired(rows, "top 1", *pair))
     return {
         "device": device_name(),
-        "programs": len(programs),
+        "programs": len(names),
         "measured": ADVISED,
         "default": top[0, DEFAULT],
         "first": top[0, MODEL],
         "rule": top[0, RULE],
         "first_learnt": top[ADVISED, MODEL],
         "first_at_random": top[ADVISED, RANDOM],
+        **told,
     }
 
 

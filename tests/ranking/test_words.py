@@ -11,6 +11,7 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import read_json
 from fastslow.steps.finished_run import AppliedRule, best_rule
 from fastslow_programs.program.configurations import Default
+from fastslow_programs.ranking import trust as trust_module
 from fastslow_programs.ranking.choices import NamedChoice
 from fastslow_programs.ranking.result import Ranking, _with_probability, make_table
 from fastslow_programs.ranking.trust import FIGURES, Trust, advise
@@ -186,6 +187,17 @@ def test_what_is_advised_while_nothing_is_known_is_not_contradicted():
     trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(39, 2.0), [], [], False, False)
     (sure,) = [said for said in replace(ranked, judge=lambda: trust).words() if said.startswith("sure: ")]
     assert sure.endswith("count as half; runtimes are labels like those that the models learned")
+
+
+def test_a_lead_within_chance_is_no_gain(monkeypatch):
+    figures = read_json(FIGURES) | {"gain_over_random": 0.03, "gain_over_random_error": 0.014}
+    figures |= {"first_over_default": -0.03, "gain_over_default": 0.02, "gain_over_default_error": 0.011}
+    monkeypatch.setattr(trust_module, "read_json", lambda path: figures)
+    keep, gain = advise("")
+    assert keep.endswith("default and ranking do not differ beyond chance")
+    assert gain.endswith("Its lead over the default is within chance. ")
+    figures |= {"first_over_default": 0.1, "first_over_default_error": 0.04, "gain_over_default_error": 0.009}
+    assert not any("chance" in said for said in advise(""))
 
 
 def test_no_more_measurements_are_advised_than_there_are_configurations():

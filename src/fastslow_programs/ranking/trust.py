@@ -50,8 +50,10 @@ FIGURES = FOLDER / "device.json"
 configuration is than the best one; 0.1 is 10 % slower. ``default``, ``first`` and ``rule`` are the default
 and the first of the ranking and of the trivial rule. With ``measured`` configurations measured,
 ``first_learnt`` is the fastest of these and of the first of the ranking that learnt from them;
-``first_at_random`` takes one more at random instead. ``benchmarks/does_it_help.py --labels device`` writes
-them."""
+``first_at_random`` takes one more at random instead. ``first_over_default`` is ``first`` minus ``default``,
+``gain_over_default`` and ``gain_over_random`` are ``default`` and ``first_at_random`` minus ``first_learnt``;
+``..._error`` is the standard error of each over programs. ``benchmarks/does_it_help.py --labels device``
+writes them."""
 ESTIMATES = FOLDER / "estimates.json"
 """Kendall's ``tau`` of the compiler's estimates with measured runs of ``program``, on halves of its programs
 that did not choose the rule of the labels: the mean, and ``low`` and ``high``, the 2.5 and 97.5 percentiles.
@@ -270,20 +272,30 @@ def advise(to_measure: str, configurations: int | None = None) -> list[str]:
     """
     figures = read_json(FIGURES)
     slower = {name: percent(value, 1) for name, value in figures.items() if isinstance(value, float)}
-    if configurations is not None:
-        gain = f"to gain: measure all {configurations} configurations, and take the fastest. "
-    else:
-        gain = (
-            "to gain: measure {measured} configurations and rank again. The fastest of these and the new "
-            "first one is {first_learnt} slower than the best; a random one in its place: "
-            "{first_at_random}. ".format(**figures | slower)
-        )
-    return [
+    keep = (
         "to keep: the compiler's default, while no runtime is known. On {programs} programs measured on a "
         "device ({device}) it is {default} slower than the best configuration, the first of the ranking "
-        "{first}, the first of the trivial rule {rule}".format(**figures | slower),
-        gain + to_measure,
-    ]
+        "{first}, the first of the trivial rule {rule}".format(**figures | slower)
+    )
+    if not _beyond_chance(figures, "first_over_default"):
+        keep += "; default and ranking do not differ beyond chance"
+    if configurations is not None:
+        gain = f"to gain: measure all {configurations} configurations, and take the fastest. "
+        return [keep, gain + to_measure]
+    gain = (
+        "to gain: measure {measured} configurations and rank again. The fastest of these and the new first "
+        "one is {first_learnt} slower than the best; a random one in its place: {first_at_random}. "
+    ).format(**figures | slower)
+    rivals = {"the default": "gain_over_default", "the random one": "gain_over_random"}
+    level = [rival for rival, name in rivals.items() if not _beyond_chance(figures, name)]
+    if level:
+        gain += f"Its lead over {' and '.join(level)} is within chance. "
+    return [keep, gain + to_measure]
+
+
+def _beyond_chance(figures: Mapping[str, float], name: str) -> bool:
+    """Return whether a difference is more than twice its standard error above 0."""
+    return bool(figures[name] > 2 * figures[f"{name}_error"])
 
 
 def describe_estimates() -> str:
