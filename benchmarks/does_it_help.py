@@ -6,14 +6,14 @@ lacks (``common/unseen_programs.py``), beside the sample's test programs with th
 ``device``: ``fastslow measure`` labels these functions and programs of the zoo's test split on this machine.
 The kind ``tpu``: TpuGraphs' own runs.
 
-The labels of n configurations drawn at random are known, the others are ranked. *tau* is Kendall's tau on
-the others, *opa* the share of their pairs in the right order. *top k*: how much slower than the best is the
+The labels of n configurations drawn at random are known, the others are ranked. *tau* is Kendall's tau on the
+others, *opa* the share of their pairs in the right order. *top k*: how much slower than the best is the
 fastest of the known ones and the first k of the order; the order *default* has the default only. On a device
-the even rounds choose and are known, the odd rounds score, so that luck in a measurement is no gain;
-*halves agree* is the tau between them, which a good ranking can exceed. *rule* is the single feature that
-``fastslow rank`` prints, the best one on the train programs of the models in the package, which are the
-sample's and ``data/more``'s (the sample's own train programs choose another one for xla: ``more_programs.py``
-has its tau on the measured programs). *column* is the single feature with the largest tau on the known ones; *ridge* is
+the even rounds choose and are known, the odd rounds score, so that luck in a measurement is no gain; *halves
+agree* is the tau between them, which a good ranking can exceed. *rule* is the single feature that ``fastslow
+rank`` prints, the best one on the train programs of the models in the package, which are the sample's and
+``data/more``'s (the sample's own train programs choose another one for xla: ``more_programs.py`` has its tau
+on the measured programs). *column* is the single feature with the largest tau on the known ones; *ridge* is
 fitted to their choices. *default* is the compiler's own configuration, of a device the unconstrained program.
 *expected* is the tau that ``fastslow rank`` states. With nothing known it states a band of tau for 80 % of
 programs (*low*, *high*), unless no program like it was scored. Programs that made the bands have none here:

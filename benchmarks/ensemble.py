@@ -5,7 +5,8 @@ not read. *Further programs*: weights are chosen on all valid programs and evalu
 ``data/more`` (``make sample SIZE=more``), which chose neither weights nor epochs. These decide. *Left-out
 valid programs*: weights are chosen on the valid programs of all architectures but one (the first word of a
 program's name) and evaluated on that one, in turn. The networks' epochs were selected on all of valid, which
-favours weights that prefer networks. ± is the standard error over programs, both searches of one together.
+favours weights that prefer networks. *minus the default* is the difference of *mean*, which weights all
+collections alike; ± is its standard error over programs, both searches of one together.
 The tables of a weak member have the best single feature as one more model, as one of your own may be.
 """
 
@@ -19,6 +20,7 @@ import pandas as pd
 from sklearn.model_selection import LeaveOneGroupOut
 
 from common import report
+from common.clusters import collection_mean, source_of
 from common.folds import family_of
 from common.options import make_parser
 from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, Collection, list_programs
@@ -30,7 +32,6 @@ from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.ensemble.baselines import SINGLE
 from fastslow.ensemble.weights import NORMALISATIONS, combine, equal_weights, pull_to_equal, search_weights
-from fastslow.evaluation.paired import clustered_mean
 from fastslow.features.graph import Predictions
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import models_of, read_predictions
@@ -179,18 +180,16 @@ def summary(taus: pd.DataFrame, normalisation: str) -> list[dict]:
     The difference has its standard error over programs; both searches of a program count once.
     """
     means = taus.groupby(["way", "collection"])["tau"].mean().unstack()
-    source = taus["collection"].str.split(":").str[1]
-    programs = taus.assign(source=source).groupby(["way", "source", "program"])["tau"].mean().unstack("way")
-    gains = programs.sub(programs[PULLED], axis=0)
+    programs = taus.pivot(index=["collection", "program"], columns="way", values="tau")
+    gains = programs.sub(programs[PULLED], axis=0).reset_index()
+    name = gains["collection"].map(source_of) + gains["program"]
     rows = []
     for way, by_collection in means.iterrows():
         row = {"weights": f"{way}, {normalisation}"}
         row |= {name: f"{tau:.3f}" for name, tau in by_collection.items()}
         row["mean"] = f"{by_collection.mean():.3f}"
-        gain = gains[way]
-        facts = clustered_mean({way: gain})
-        error = f"{facts['mean']:+.3f} ± {facts['standard_error']:.3f}"
-        row["minus the default"] = "" if way == PULLED else error
+        mean, error = collection_mean(gains[way], gains["collection"], name)
+        row["minus the default"] = "" if way == PULLED else f"{mean:+.3f} ± {error:.3f}"
         rows.append(row)
     return rows
 

@@ -12,9 +12,10 @@ table, fitted to ranks, without and with the predictions; and scikit-learn's Gau
 
 Programs: every file with measured runtimes; the sample's test programs, the configurations of both searches
 together; the sample's test kernels with at least 100 tiles. The stack's models and constants were chosen on
-the sample's valid programs and kernels (the same script, ``--split valid``) and on the measured files. The
-test split only reports. *Ceiling* is the tau that a perfect predictor would reach, given the noise of
-repeated configurations. *Promised* is the tau that the stack expects, by leaving known configurations out.
+the sample's valid programs and kernels (the same script, ``--split valid``) and on the measured files: there
+its lead is optimistic. The test split only reports. *Ceiling* is the tau that a perfect predictor would reach
+on distinct configurations, given the noise of repeated ones. *Promised* is the tau that the stack expects, by
+leaving known configurations out. The rows of one *number* of programs are means over the same ones.
 """
 
 import argparse
@@ -29,13 +30,13 @@ import pandas as pd
 import torch
 
 from common import report
+from common.ceilings import distinct_ceiling
 from common.few_shot import PREDICTORS, Measured
 from common.kept import kept_parts
 from common.labelled_sample import labelled_sample
 from common.options import add_measured_options, make_parser
 from common.pretrained import Pretrained, labelled_files
 from fastslow.competition.catalog import TEST, VALID, Collection, ProgramFile
-from fastslow.competition.data_quality import quality_of
 from fastslow.competition.metrics import ranking_tau
 from fastslow.competition.reader import read_npz
 from fastslow.core.progress import progress
@@ -114,8 +115,8 @@ def evaluate(case: Case, pretrained: Pretrained, counts: list[int], draws: int, 
             for name, prediction in predictions.items():
                 taus[str(n)].setdefault(name, []).append(ranking_tau(runtime[rest], prediction[rest]))
             promised[str(n)].append(found.stack.expected_tau)
-    quality = quality_of(program.graph.file_runtime, program.graph.config_row)
-    ceiling = float(quality.ceiling) if case.group == MEASURED else np.nan
+    measured = case.group == MEASURED
+    ceiling = distinct_ceiling(program.graph.file_runtime, program.graph.config_row) if measured else np.nan
     return {
         "name": case.name,
         "group": case.group,
@@ -146,14 +147,18 @@ def find_cases(options: argparse.Namespace, folder: Path) -> list[Case]:
 
 
 def mean_rows(programs: list[dict]) -> list[dict]:
-    """Return per group and known number the mean tau of each predictor over programs, and the promise."""
+    """Return the mean tau of each predictor over programs, and the promise.
+
+    A row for each group, number of its programs and known number: the rows of a number share their programs.
+    """
     rows = []
     for group in dict.fromkeys(program["group"] for program in programs):
         group_programs = [program for program in programs if program["group"] == group]
-        for n in KNOWN:
-            here = [program for program in group_programs if str(n) in program["taus"]]
-            if not here:
-                continue
+        parts = {}
+        for most in KNOWN:  # a later one replaces the rows of the same programs
+            part = [program for program in group_programs if str(most) in program["taus"]]
+            parts[len(part)] = [(n, part) for n in KNOWN if n <= most]
+        for n, here in (row for number, part in parts.items() if number for row in part):
             means = {
                 name: float(np.mean([np.mean(p["taus"][str(n)][name]) for p in here]))
                 for name in (STACK, ENSEMBLE, *PREDICTORS)
@@ -192,7 +197,7 @@ def margins(programs: list[dict]) -> tuple[list[dict], list[dict]]:
     """
     points = {}
     for row in mean_rows([p for p in programs if p["group"] != MEASURED]):
-        points[row["programs"], row["known"]] = row
+        points.setdefault((row["programs"], row["known"]), row)  # the first one has most programs
     for program in programs:
         if program["group"] == MEASURED:
             for n, taus in program["taus"].items():

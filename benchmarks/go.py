@@ -2,13 +2,13 @@
 
 Sections: ``unseen`` (the sample's test programs on drawn machines), ``latency`` and ``doppler`` (public
 instances in ``../shared/placement``, the latter with their own costs), and ``best`` (long searches, whose
-costs ``best_known.json`` keeps). Runtimes are computed by the models, not
-measured. Costs are means over the seeds. On unseen programs they are relative to the split by layers
-(*human*). *best start* is the best result of fourteen rules, *learned list* the best of the ten placements of
-the learned list scheduler, and *critical path* DOPPLER's heuristic. *GO* and *GO without learning* start from
-the rules and the learned list, with the same first weights. *without learned starts* does not learn either.
-*regions* anneals from the best start. Every row is kept as soon as it is there, and a
-second call goes on. The last line is one JSON object.
+costs ``best_known.json`` keeps). Runtimes are computed by the models, not measured. Costs are means over the
+seeds. On unseen programs they are relative to the split by layers (*human*). *best start* is the best result
+of fourteen rules, *learned list* the best of the ten placements of the learned list scheduler, and *critical
+path* DOPPLER's heuristic. *GO* and *GO without learning* start from the rules and the learned list, with the
+same first weights. *without learned starts* does not learn either. *regions* anneals from the best start.
+Intervals are Student's at 95 % over programs; the problems of one program are one draw. Every row is kept as
+soon as it is there, and a second call goes on. The last line is one JSON object.
 """
 
 import argparse
@@ -163,7 +163,7 @@ def _unseen(problem: PlacementProblem, options) -> dict:
 
 def ratios(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the ratios of geometric means of pairs of columns, with 95 % intervals over the programs."""
-    logarithms = np.log(frame.select_dtypes("number"))
+    logarithms = np.log(frame.set_index("program").select_dtypes("number"))
     pairs = dict.fromkeys(
         tuple(name + count * (name + count in logarithms) for name in pair)
         for pair in PAIRS

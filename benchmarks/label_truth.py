@@ -40,7 +40,7 @@ from common.measured_runs import (
     signs,
 )
 from common.options import make_parser
-from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.metrics import kendall_tau, ranking_tau
 from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.errors import SettingsError
@@ -151,7 +151,7 @@ def score_models(file: Program, estimate: np.ndarray) -> list[dict]:
     orders = {model: predictions[file.name] for model, predictions in run.predict_members(graphs).items()}
     orders["trivial rule"] = best_rule(run, graphs, file.name).prediction
     return [
-        {"model": model} | {name: kendall_tau(label, order[known]) for name, label in labels.items()}
+        {"model": model} | {name: ranking_tau(label, order[known]) for name, label in labels.items()}
         for model, order in orders.items()
     ]
 

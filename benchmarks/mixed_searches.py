@@ -3,8 +3,9 @@
 ``python benchmarks/mixed_searches.py [--runs runs/sample]``, after ``make submit``. Each layout test program
 of the sample has a file of random configurations and one of a search near the compiler's default. Both are
 predicted as one file, by networks and rankers that were trained on both. The same predictions are scored on
-all configurations and within each file. OPA is the share of pairs with different runtimes that are
-ordered rightly. *Which file* is a rule that knows only the file of a configuration: default is faster.
+all configurations and within each file, as orders without ties. OPA is the share of pairs with different
+runtimes that are ordered rightly; equal predictions count half. *Which file* is a rule that knows only the
+file of a configuration: default is faster.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from common.labelled_sample import labelled_sample
 from common.options import make_parser
 from common.pretrained import Pretrained
 from fastslow.competition.catalog import TEST
-from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.metrics import ordered_pair_accuracy, ranking_tau
 from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
@@ -29,12 +30,6 @@ from fastslow_programs.ranking.models import runs_folder
 
 TABLE = {"hours": 0.03, "needs": ("run",), "commands": (("--runs", "runs/sample"),)}
 RULE = "which file"
-
-
-def opa(runtime: np.ndarray, prediction: np.ndarray) -> float:
-    """Return the share of pairs of different runtimes ``(C,)`` that are ordered rightly; a tie is half."""
-    slower = runtime[:, None] > runtime
-    return float((1 + np.sign(prediction[:, None] - prediction)[slower]).mean() / 2)
 
 
 def evaluate(path: Path, pretrained: Pretrained, randoms: int) -> dict[str, dict[str, tuple[float, float]]]:
@@ -46,8 +41,8 @@ def evaluate(path: Path, pretrained: Pretrained, randoms: int) -> dict[str, dict
     return {
         part: {
             name: (
-                kendall_tau(graph.file_runtime[rows], prediction[rows]),
-                opa(graph.file_runtime[rows], prediction[rows]),
+                ranking_tau(graph.file_runtime[rows], prediction[rows]),
+                ordered_pair_accuracy(graph.file_runtime[rows], prediction[rows]),
             )
             for name, prediction in predictions.items()
             if name != RULE or part == "together"

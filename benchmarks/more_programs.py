@@ -9,9 +9,11 @@ standard error; of networks and rankers it is the mean over seeds. Valid program
 
 *Unseen*: programs of ``data/more`` that ``runs/half`` lacks, with many *reshapes* or *large* tensors, and
 genuine files with TpuGraphs' runtimes. Means over programs, of networks and rankers *(minimum to maximum)*
-over seeds; *rule* is the best single feature on the train programs, *ceiling* what the noise of repeated
-configurations leaves possible. *Shares*, medians over random files: reshapes among configurable nodes, and
-outputs, inputs and kernels left to the compiler (-1), as in ``data/README.md``.
+over seeds; *rule* is the best single feature on the train programs, *ridge* the regression on configuration
+features that is fitted to them, *ceiling* what the noise of repeated configurations leaves possible on
+distinct ones. *minus ridge*: the ensemble minus ridge, ± the standard error over programs. *Shares*, medians
+over random files: reshapes among configurable nodes, and outputs, inputs and kernels left to the compiler
+(-1), as in ``data/README.md``.
 
 *By size*: the larger half, ranked by ``runs/smaller``. *size shift* is the number of standard deviations by
 which their tensors are larger than its train programs' (``FinishedRun.size_shift``). *networks* and
@@ -33,11 +35,11 @@ import numpy as np
 import pandas as pd
 
 from common import report
+from common.ceilings import distinct_ceiling
 from common.graph_files import REAL
 from common.options import make_parser
 from common.pretrained import labelled_files
 from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, ProgramFile, list_programs
-from fastslow.competition.data_quality import quality_of
 from fastslow.competition.layouts import LAYOUT_WIDTH
 from fastslow.competition.metrics import ranking_tau
 from fastslow.competition.node_columns import SHAPE_PRODUCT
@@ -45,10 +47,12 @@ from fastslow.competition.opcodes import RESHAPE
 from fastslow.competition.reader import read_npz
 from fastslow.core.npz_io import read_arrays
 from fastslow.core.settings import PROJECT, resolve
+from fastslow.ensemble.baselines import fit_ridge, predict_configs, read_examples
 from fastslow.ensemble.weights import combine, equal_weights
 from fastslow.evaluation.compare import CompareSettings, compare_table
 from fastslow.evaluation.paired import clustered_mean, paired_results
 from fastslow.evaluation.scores import list_runs
+from fastslow.runs.features_folder import Features
 from fastslow.steps.finished_run import best_rule
 from fastslow.steps.unseen import build_unseen
 from fastslow_programs.ranking.models import Models
@@ -139,19 +143,25 @@ def _scores(what: str, files: list[ProgramFile], other: str) -> Iterator[dict]:
     for title in ("sample", other) if programs else ():
         run = Models(resolve(RUNS[title])).of(files[0].collection)
         graphs = build_unseen(run.folder, programs)
+        learned = Features(resolve(f"{RUNS[title].replace('runs', 'features', 1)}/{run.collection.slug}"))
+        ridge = fit_ridge(read_examples(learned))
         members, taus, ceilings = run.predict_members(graphs), {}, []
         for name in (program.name for program in programs):
             graph = graphs.graph(TEST, name)
             orders = {model: predictions[name] for model, predictions in members.items()}
             orders["rule"] = best_rule(run, graphs, name).prediction
+            orders["ridge"] = predict_configs(ridge, graph)
             for model, order in orders.items():
                 taus.setdefault(model, []).append(ranking_tau(graph.runtime, order[graph.config_ids]))
-            ceilings.append(quality_of(graph.file_runtime, graph.config_row).ceiling)
+            ceilings.append(distinct_ceiling(graph.file_runtime, graph.config_row))
         means = {model: float(np.mean(model_taus)) for model, model_taus in taus.items()}
         row = {"programs": what, "number": len(programs), "trained on": title}
         for kind in ("gnn", "ranker"):
             row[kind] = report.spread([mean for model, mean in means.items() if model.startswith(kind)])
-        yield row | {"ensemble": means[run.name], "rule": means["rule"], "ceiling": float(np.mean(ceilings))}
+        row |= {"ensemble": means[run.name], "rule": means["rule"], "ridge": means["ridge"]}
+        ahead = pd.Series(taus[run.name]) - pd.Series(taus["ridge"])
+        row["minus ridge"] = f"{ahead.mean():+.3f}" + (f" ± {ahead.sem():.3f}" if len(ahead) > 1 else "")
+        yield row | {"ceiling": float(np.mean(ceilings))}
 
 
 def by_size() -> list[dict]:

@@ -7,7 +7,11 @@ training is a long chain of sums: its scores differ as if it had another seed.
 
 A score is the mean over the programs of a collection (tile: 1 - slowdown of the five best configurations;
 layout: Kendall's tau), and over both trainings and all seeds of the model. ± is half the range over these.
-Rules are not trained. *Lowest and highest program* and *By distance* show the run of ``make submit``.
+Rules are not trained. *Minus ridge*: a model minus the ridge regression, the strongest rule, paired by
+program, ± the standard error over programs; of the mean of layouts both searches of a program count together.
+*One training against another*: the standard deviation, over trainings and seeds, of a network's or ranker's
+mean of layouts on test, and of the difference of two trainings of the same setting. *Lowest and highest
+program* and *By distance* show the run of ``make submit``.
 """
 
 import os
@@ -19,10 +23,14 @@ import numpy as np
 import pandas as pd
 
 from common import report
+from common.clusters import collection_mean, source_of
 from common.options import make_parser
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID
 from fastslow.core.settings import PROJECT, resolve
+from fastslow.ensemble.baselines import RIDGE
+from fastslow.evaluation.compare import CompareSettings, compare_table
 from fastslow.evaluation.score_tables import pool_seeds, readable_distances
+from fastslow.evaluation.scores import list_runs
 from fastslow.evaluation.submission_record import read_submission_record
 
 TABLE = {"hours": 0.3, "needs": ("fastslow", "run")}
@@ -89,6 +97,51 @@ def by_training(scores: pd.DataFrame) -> list[dict]:
     return rows
 
 
+def one_training(scores: pd.DataFrame) -> list[dict]:
+    """Return one row per model with seeds: how far two trainings of one setting are apart."""
+    layouts = scores[scores["collection"].isin(SCOPES["mean of layouts"]) & scores["weight"].notna()]
+    rows = []
+    for model, table in layouts[layouts["model"] != "ensemble"].groupby("model", sort=False):
+        place = table["run"].str.extract(r" (s\d+)$")[0]
+        means = table.groupby(["training", place])[TEST].mean()
+        row = {"model": model, "trainings": len(means), "standard deviation": f"{means.std():.4f}"}
+        rows.append(row | {"of the difference of two": f"{2**0.5 * means.std():.4f}"})
+    return rows
+
+
+def minus_ridge(names: list[str]) -> list[dict]:
+    """Return one row per model: its paired difference from ridge on test, by layout collection.
+
+    Args:
+        names: Names of the runs; a program's score is the mean over them and over the seeds of a model.
+    """
+    tables: dict[str, list[pd.DataFrame]] = {}
+    for collection in SCOPES["mean of layouts"]:
+        of_models: dict[str, list[pd.DataFrame]] = {}
+        for name in names:
+            slug = collection.replace(":", "-")
+            runs = [*list_runs(resolve(f"runs/{name}/ensemble-{slug}"))]
+            (ridge,) = (folder for model, *_, folder in runs if model == RIDGE)
+            settings = CompareSettings(one=name, other=name, split=TEST, features=f"features/{name}/{slug}")
+            for model, *_, folder in (run for run in runs if run[-1] != ridge):
+                model = model.removesuffix(f"-{slug}")
+                of_models.setdefault(model, []).append(compare_table(settings, folder, ridge))
+        for model, of_model in of_models.items():
+            mean = pd.concat(of_model).groupby("graph")["difference"].mean().reset_index()
+            tables.setdefault(model, []).append(mean.assign(collection=collection))
+    rows = []
+    for model, parts in tables.items():
+        table = pd.concat(parts, ignore_index=True)
+        scopes = {name: table[table["collection"] == name] for name in SCOPES["mean of layouts"]}
+        row = {"model": model}
+        for scope, part in (scopes | {"mean of layouts": table}).items():
+            program = part["collection"].map(source_of) + part["graph"]
+            mean, error = collection_mean(part["difference"], part["collection"], program)
+            row[scope] = f"{mean:+.3f} ± {error:.3f}"
+        rows.append(row)
+    return rows
+
+
 def programs(scores: pd.DataFrame) -> list[dict]:
     """Return one row per collection and model of the first training: lowest and highest program, weight."""
     pooled = pool_seeds(scores[scores["training"] == SAMPLE])
@@ -113,7 +166,9 @@ def main(arguments: list[str]) -> int:
     tables = {
         "Test": overview(scores, TEST),
         "Valid": overview(scores, VALID),
+        "Minus ridge, test": minus_ridge([*scores["training"].unique()]),
         "Mean of five on test, by training": by_training(scores),
+        "One training against another": one_training(scores),
         "Lowest and highest program": programs(scores),
         "By distance": readable_distances(record["distances"]).to_dict("records"),
     }

@@ -5,7 +5,8 @@
 networks are then trained on the sample for a few epochs, each with its own schedule of learning rates. What
 starts from weights keeps their scaling of the inputs. Valid programs of the sample choose the weights of
 every training, test programs report. *difference*: the mean over programs of tau from weights minus tau from
-nothing, each the mean of the seeds, plus or minus its standard error. Epochs of 0: the weights as they are.
+nothing, each the mean of the seeds, plus or minus its standard error over programs, which lacks the noise of
+the trainings. Epochs of 0: the weights as they are.
 """
 
 import sys
@@ -18,7 +19,7 @@ from common import report
 from common.kept import kept_parts
 from common.options import make_parser, network_settings
 from fastslow.competition.catalog import SPLITS, TEST, TRAIN, VALID, get_collection, list_programs
-from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.metrics import ranking_tau
 from fastslow.core.settings import resolve
 from fastslow.evaluation.scores import SOLUTION, read_solution
 from fastslow.features.build import build_graphs
@@ -66,7 +67,7 @@ def scores_of(training: Training, slug: str, labels: dict[str, np.ndarray]) -> d
     valid, predictions = training.predict(slug)
     collection = get_collection(slug).name
     test = {
-        name: kendall_tau(labels[f"{collection}:{name}"], values)
+        name: ranking_tau(labels[f"{collection}:{name}"], values)
         for name, values in predictions[TEST].items()
     }
     return {VALID: valid["per_graph"], TEST: test}

@@ -120,7 +120,7 @@ def plot_variants() -> Figure:
     rows = table[table["gain"] != ""]
     rows = rows.iloc[np.argsort(numbers(rows["gain"]), kind="stable")].reset_index(drop=True)
     gain = numbers(rows["gain"])
-    error = numbers(rows["±"])
+    error = _with_training_noise(numbers(rows["±"]))
     figure = Figure(figsize=(WIDTH, 1.5 + 0.2 * len(rows)), layout="constrained")
     axes = figure.subplots()
     places = np.arange(len(rows))
@@ -134,7 +134,10 @@ def plot_variants() -> Figure:
     axes.set_yticks(places, rows["variant"], fontsize=8.5)
     axes.set_ylim(-0.7, len(rows) - 0.3)
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel(f"Kendall's tau over the base's {base:.3f} (mean of layouts; lines: ± 2 standard errors)")
+    axes.set_xlabel(
+        f"Kendall's tau over the base's {base:.3f} (mean of layouts, one seed)\n"
+        "lines: ± 2 standard errors, of programs and of a training together"
+    )
     figure.suptitle(f"Of {len(rows)} variants, {_are_ahead(rows['variant'][gain > 2 * error])}")
     named = [("variants of the network", NETWORK), ("dashed: strongest trivial rule", RULE)]
     name_in_colours(figure, [*named, ("right: training time over the base's", CEILING)])
@@ -148,7 +151,8 @@ def plot_times() -> Figure:
     rules = next(t for t in read_tables("models")[""] if "rule" in t)
     tau, time = numbers(table["tau"]), numbers(table["time"])
     longer = time > time[0]
-    sure = longer & (tau - tau[0] > 2 * numbers(table["±"].replace("", "0")))
+    error = _with_training_noise(numbers(table["±"].replace("", "0")))
+    sure = longer & (tau - tau[0] > 2 * error)
     figure = Figure(figsize=(WIDTH, 3.9), layout="constrained")
     axes = figure.subplots()
     axes.axhline(numbers(rules["tau"]).max(), color=RULE, linestyle="--")
@@ -165,7 +169,7 @@ def plot_times() -> Figure:
     axes.set_xlabel("CPU time of a training, over the base's")
     axes.set_ylabel("Kendall's tau, mean of layouts")
     ahead = _are_ahead(table["variant"][sure])
-    axes.set_title(f"Of {longer.sum()} variants that train longer, {ahead}")
+    axes.set_title(f"Of {longer.sum()} variants that train longer (one seed), {ahead}")
     named = [("large dot: base", ENSEMBLE), ("dots: variants", NETWORK), ("dashed: trivial rule", RULE)]
     name_in_colours(figure, named)
     return figure
@@ -350,7 +354,8 @@ def plot_programs() -> Figure:
         axes.plot([less, more], [place, place], color=FAINT, linewidth=2, zorder=1)
         axes.plot(less, place, "o", markerfacecolor="white", color=ENSEMBLE)
         axes.plot(more, place, "o", color=ENSEMBLE)
-        axes.plot(float(rows.loc["half", "rule"]), place, "D", color=RULE, markersize=5)
+        rival = max(float(rows.loc["half", rule]) for rule in ("rule", "ridge"))
+        axes.plot(rival, place, "D", color=RULE, markersize=5)
         gains.append(more - less)
         axes.annotate(f"{gains[-1]:+.3f}", (max(less, more), place), (8, 0), color=ENSEMBLE, **_LETTERS)
     counts = dict(zip(table["programs"], table["number"], strict=True))
@@ -361,7 +366,7 @@ def plot_programs() -> Figure:
     figure.suptitle(f"Train programs like these raise tau by {min(gains):.3f} to {max(gains):.3f}")
     axes.grid(axis="y", visible=False)
     axes.margins(x=0.12)
-    words = [("ring: trained on the sample", ENSEMBLE), ("diamond: trivial rule", RULE)]
+    words = [("ring: trained on the sample", ENSEMBLE), ("diamond: stronger trivial rule", RULE)]
     name_in_colours(figure, [*words, ("dot: also trained on programs like these", ENSEMBLE)])
     return figure
 
@@ -401,8 +406,8 @@ def plot_board() -> Figure:
 BOARD = PROJECT / "src" / "fastslow" / "evaluation" / "standing.py"
 FIGURES: dict[str, tuple[Callable[[], Figure], tuple[Path, ...]]] = {
     "gains.png": (plot_gains, (TABLES / "more_programs.md",)),
-    "times.png": (plot_times, (TABLES / "models.md",)),
-    "variants.png": (plot_variants, (TABLES / "models.md",)),
+    "times.png": (plot_times, (TABLES / "models.md", TABLES / "scores.md")),
+    "variants.png": (plot_variants, (TABLES / "models.md", TABLES / "scores.md")),
     "distance.png": (plot_distance, (TABLES / "does_it_help.md",)),
     "measured.png": (plot_measured, (TABLES / "few_shot.md", TABLES / "does_it_help.md")),
     "known.png": (plot_known, (TABLES / "few_shot.md", TABLES / "does_it_help.md")),
@@ -430,8 +435,16 @@ def draw_tables() -> list[Path]:
 
 def _are_ahead(variants: pd.Series) -> str:
     """Return how many variants are ahead, and of a single one its name, as the end of a sentence."""
-    which = f"only {variants.iloc[0]} is" if len(variants) == 1 else f"{len(variants) or 'none'} are"
-    return f"{which} two standard errors ahead"
+    if len(variants) < 2:
+        return f"{f'only {variants.iloc[0]}' if len(variants) else 'none'} is two standard errors ahead"
+    return f"{len(variants)} are two standard errors ahead"
+
+
+def _with_training_noise(error: np.ndarray) -> np.ndarray:
+    """Return standard errors over programs, of one seed, together with the noise of two trainings."""
+    (table,) = read_tables("scores")["One training against another"]
+    noise = numbers(table.loc[table["model"] == "gnn", "of the difference of two"])[0]
+    return np.hypot(error, noise)
 
 
 def _per_program(labels: str) -> pd.DataFrame:

@@ -5,10 +5,12 @@ import runpy
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from common import report
+from common import ceilings, clusters, report
 from common.kept import Kept, finite, kept_parts
+from fastslow.competition.metrics import kendall_tau
 from fastslow.core.settings import PROJECT
 
 BENCHMARKS = PROJECT / "benchmarks"
@@ -48,3 +50,36 @@ def test_finished_parts_are_read_again(tmp_path, monkeypatch):
     kept_parts(script, argparse.Namespace(quick=True, draws=3)).part("a", lambda: 1)
     assert len(list((tmp_path / "results").iterdir())) == 3
     assert finite({"a": [np.float64("nan"), np.int64(2)]}) == {"a": [None, 2]}
+
+
+def test_a_mean_over_collections_counts_both_searches_of_a_program_once():
+    """With as many programs in each collection it is the mean of the programs' means."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(6, 2)) + 3 * rng.normal(size=(6, 1))
+    table = pd.DataFrame(values, columns=["a:x:default", "a:x:random"]).melt(ignore_index=False)
+    programs = table["variable"].map(clusters.source_of) + table.index.astype(str)
+    mean, error = clusters.collection_mean(table["value"], table["variable"], programs)
+    means = values.mean(1)
+    assert mean == pytest.approx(means.mean()) and error == pytest.approx(means.std(ddof=1) / 6**0.5)
+    alone = [part.iloc[:1] for part in (table["value"], table["variable"], programs)]
+    assert np.isnan(clusters.collection_mean(*alone)[1])
+
+
+def test_a_mean_over_collections_of_other_sizes_weights_them_alike():
+    values = pd.Series([1.0, 2.0, 3.0, 0.0, 1.0])
+    collections = pd.Series(["a:x:default"] * 3 + ["a:y:default"] * 2)
+    mean, error = clusters.collection_mean(values, collections, pd.Series([*"pqrst"]))
+    assert mean == pytest.approx((2 + 0.5) / 2)
+    assert error == pytest.approx((5 / 4 * (2 / 36 + 2 * 0.25 / 16)) ** 0.5)
+
+
+@pytest.mark.parametrize(("noise", "runs"), [(0.1, 1), (0.3, 1), (0.3, 3)])
+def test_the_ceiling_of_distinct_configurations_is_the_tau_of_the_truth_with_their_means(noise, runs):
+    rng = np.random.default_rng(1)
+    true = rng.normal(size=1000)
+    group = np.concatenate([*[np.arange(1000)] * runs, rng.integers(0, 1000, 700)])
+    values = true[group] + noise * rng.normal(size=len(group))
+    means = np.bincount(group, values) / np.bincount(group)
+    found = ceilings.distinct_ceiling(np.exp(values), group)
+    assert found == pytest.approx(kendall_tau(means, true), abs=0.02)
+    assert np.isnan(ceilings.distinct_ceiling(np.exp(true), np.arange(1000))), "nothing is repeated"

@@ -1,5 +1,7 @@
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.stats import t as student
 
 pytest.importorskip("numba")
 
@@ -35,3 +37,14 @@ def test_a_comparison_has_logarithms_over_the_human_split(problems):
         table["learned and starts"] <= table["learned"]
     ).all()
     assert ratio(table, "learned", "learned") == "1.000 (1.000 to 1.000)"
+
+
+def test_an_interval_of_programs_is_students():
+    """Two problems of each of three programs; with one program there is no interval."""
+    logs = {"a on 2": 0.1, "a on 4": 0.3, "b on 2": 0.0, "b on 4": 0.0, "c on 2": -0.1, "c on 4": 0.5}
+    table = pd.DataFrame({"one": logs, "other": dict.fromkeys(logs, 0.0)})
+    means = np.array([0.2, 0.0, 0.2])
+    low, high = student.interval(0.95, 2, means.mean(), means.std(ddof=1) / 3**0.5)
+    expected = f"{np.exp(means.mean()):.3f} ({np.exp(low):.3f} to {np.exp(high):.3f})"
+    assert ratio(table, "one", "other") == expected
+    assert ratio(table[:2], "one", "other") == "1.221 (nan to nan)"
