@@ -11,13 +11,13 @@ others, *opa* the share of their pairs in the right order. *top k*: how much slo
 fastest of the known ones and the first k of the order; the order *default* has the default only. On a device
 the even rounds choose and are known, the odd rounds score, so that luck in a measurement is no gain; *halves
 agree* is the tau between them, which a good ranking can exceed. *rule* is the single feature that ``fastslow
-rank`` prints, the best one on the train programs of the models in the package, which are the sample's and
-``data/more``'s (the sample's own train programs choose another one for xla: ``more_programs.py`` has its tau
-on the measured programs). *column* is the single feature with the largest tau on the known ones; *ridge* is
-fitted to their choices. *default* is the compiler's own configuration, of a device the unconstrained program.
-*expected* is the tau that ``fastslow rank`` states. With nothing known it states a band of tau for 80 % of
-programs (*low*, *high*), unless no program like it was scored. Programs that made the bands have none here:
-their own score is in it.
+rank`` prints. It is the best one on the train programs of the models in the package, the sample's and
+``data/more``'s. The sample's own train programs choose another one for xla, whose tau on the measured
+programs ``more_programs.py`` has. *column* is the single feature with the largest tau on the known ones;
+*ridge* is fitted to their choices. *default* is the compiler's own configuration, of a device the
+unconstrained program. *expected* is the tau that ``fastslow rank`` states. With nothing known it states a
+band of tau for 80 % of programs (*low*, *high*), unless no program like it was scored. Programs that made the
+bands have none here: their own score is in it.
 
 n are known where a program has 2n configurations or more. The rows of one *number* of programs are means over
 the same ones. *tau - rank* and *top 1 - rank*: an order minus ``fastslow rank`` with as many known, paired by

@@ -6,9 +6,9 @@ of the base, the settings of ``make submit``. The architectures of train and val
 is cut to ``EPOCHS`` epochs, and its last weights are scored: nothing is selected on the held-out programs.
 
 *gain*: over the base with the same seed. *±*: its standard error over architectures, paired by program and
-seed. It lacks the noise of the training: the table has one seed, and two whole trainings of one setting
-differ by as much as *One training against another* of ``scores.py`` says, more than most gains. So the table
-names no better setting; it has 19 comparisons, which are not corrected for their number. *time*: CPU seconds
+seed. It lacks the noise of the training: the table has one seed. Two whole trainings of one setting differ
+as *One training against another* of ``scores.py`` tells, which is more than nearly every gain. So the table
+names no better setting. Its 19 comparisons are not corrected for their number. *time*: CPU seconds
 of a training over the base's.
 """
 

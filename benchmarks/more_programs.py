@@ -9,8 +9,8 @@ standard error; of networks and rankers it is the mean over seeds. Valid program
 
 *Unseen*: programs of ``data/more`` that ``runs/half`` lacks, with many *reshapes* or *large* tensors, and
 genuine files with TpuGraphs' runtimes. Means over programs, of networks and rankers *(minimum to maximum)*
-over seeds; *rule* is the best single feature on the train programs, *ridge* the regression on configuration
-features that is fitted to them, *ceiling* what the noise of repeated configurations leaves possible on
+over seeds. *rule* is the best single feature on the train programs, *ridge* the regression on configuration
+features that is fitted to them. *ceiling* is what the noise of repeated configurations leaves possible on
 distinct ones. *minus ridge*: the ensemble minus ridge, ± the standard error over programs. *Shares*, medians
 over random files: reshapes among configurable nodes, and outputs, inputs and kernels left to the compiler
 (-1), as in ``data/README.md``.

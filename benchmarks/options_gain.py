@@ -397,6 +397,9 @@ def main(arguments: list[str]) -> int:
         known_rows += [{"function": name, **row} for row in part]
     means = [] if options.sharded else mean_rows(known_rows)
     print(f"\nKnown configurations\n\n{report.table(known_rows + means)}")
+    learnt = [row for row in known_rows if row["known"] != 0]
+    level = sum(row["rank"] == row["rule"] == row["none"] for row in learnt)
+    print(f"\nWith some known, *rank*, *rule* and *none* are equal in {level} of {len(learnt)} rows.")
     results = {"rows": rows, "known": known_rows}
     report.finish({"benchmark": "options_gain", "environment": report.environment(), **results})
     return 0

@@ -247,6 +247,9 @@ def main(arguments: list[str]) -> int:
             for rule in RULES
         ]
         print(f"\n## By evaluator={kind}, {BUDGET} evaluations\n\n{report.table(rows)}", flush=True)
+    cells = [gained for kind in KINDS for gained in result[kind].values()]
+    level = sum(gained[VERDICT] == gained[RULES[2]] for gained in cells)
+    print(f"\nThe paired rounds and Welch's t of the repeats find as many in {level} of {len(cells)} cells.")
     rows = []
     for kind in KINDS:
         for gain in GAINS[1:]:

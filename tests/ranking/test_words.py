@@ -189,13 +189,13 @@ def test_what_is_advised_while_nothing_is_known_is_not_contradicted():
     assert sure.endswith("count as half; runtimes are labels like those that the models learned")
 
 
-def test_a_lead_within_chance_is_no_gain(monkeypatch):
+def test_a_lead_within_its_error_is_no_gain(monkeypatch):
     figures = read_json(FIGURES) | {"gain_over_random": 0.03, "gain_over_random_error": 0.014}
     figures |= {"first_over_default": -0.03, "gain_over_default": 0.02, "gain_over_default_error": 0.011}
     monkeypatch.setattr(trust_module, "read_json", lambda path: figures)
     keep, gain = advise("")
     assert keep.endswith("default and ranking do not differ beyond chance")
-    assert gain.endswith("Its lead over the default is within chance. ")
+    assert gain.endswith("It is not ahead of the default beyond chance. ")
     figures |= {"first_over_default": 0.1, "first_over_default_error": 0.04, "gain_over_default_error": 0.009}
     assert not any("chance" in said for said in advise(""))
 

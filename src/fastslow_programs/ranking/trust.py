@@ -289,7 +289,7 @@ def advise(to_measure: str, configurations: int | None = None) -> list[str]:
     rivals = {"the default": "gain_over_default", "the random one": "gain_over_random"}
     level = [rival for rival, name in rivals.items() if not _beyond_chance(figures, name)]
     if level:
-        gain += f"Its lead over {' and '.join(level)} is within chance. "
+        gain += f"It is not ahead of {' or '.join(level)} beyond chance. "
     return [keep, gain + to_measure]
 
 
