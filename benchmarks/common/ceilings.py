@@ -11,8 +11,8 @@ _DRAWS, _NEAREST = 100, 50
 def distinct_ceiling(runtime: np.ndarray, group: np.ndarray) -> float:
     r"""Return the tau of a perfect predictor with the mean runtimes of distinct configurations.
 
-    ``Quality.ceiling`` of ``fastslow.competition.data_quality`` counts all rows, and each has the noise of one
-    measurement. A mean of several has less. The estimate is the same: noise of :math:`\zeta` times its
+    ``Quality.ceiling`` of ``fastslow.competition.data_quality`` counts all rows, and each has the noise of
+    one measurement. A mean of several has less. The estimate is the same: noise of :math:`\zeta` times its
     variance is added to the means, and once more the noise of the means. Their tau is extrapolated as a
     parabola from :math:`\zeta = 0, 1, 2` to -1, which stands at means without noise.
 
