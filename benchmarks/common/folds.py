@@ -81,10 +81,6 @@ class HeldOut(Features):
         """Read one graph from the split that the folder has it in."""
         return super().graph(self._origin[name], name)
 
-    def content(self, split: str, name: str) -> str:
-        """Look a graph up in the split that the folder has it in."""
-        return super().content(self._origin[name], name)
-
     def read_labels(self, split: str, name: str, array: str) -> np.ndarray:
         """Read the labels of a graph from the split that the folder has it in."""
         return super().read_labels(self._origin[name], name, array)
