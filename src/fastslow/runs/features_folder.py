@@ -239,7 +239,8 @@ class Features(GraphSet):
         path = self._finished(self.folder / INDEX)
         with readable(path, _AGAIN):
             # a program may be called "nan"; only an unknown spread is an empty cell
-            kinds = {"dtype": {"name": str}, "keep_default_na": False, "na_values": {"spread": [""]}}
+            texts = {"name": str, "content": str}
+            kinds = {"dtype": texts, "keep_default_na": False, "na_values": {"spread": [""]}}
             self.index = pd.read_csv(path, **kinds)
 
     def _finished(self, path: Path) -> Path:
@@ -320,8 +321,10 @@ class Features(GraphSet):
         return dict(zip(rows["name"], rows["configs"].astype(int), strict=True))
 
     def content(self, split: str, name: str) -> str:
-        """As of :class:`GraphSet`; graphs are not read."""
+        """As of :class:`GraphSet`; graphs are not read, but where an older version wrote the index."""
         rows = self._rows(split)
+        if "content" not in rows:
+            return super().content(split, name)
         return rows.loc[rows["name"] == name, "content"].item()
 
     def graph(self, split: str, name: str) -> Graph:
