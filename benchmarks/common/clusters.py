@@ -8,8 +8,8 @@ from fastslow.evaluation.paired import clustered_mean
 def collection_mean(values: pd.Series, collections: pd.Series, programs: pd.Series) -> tuple[float, float]:
     """Return the mean of the collections' means, as the competition scores, and its standard error.
 
-    The error is that of :func:`fastslow.evaluation.paired.clustered_mean`: a program with both searches
-    counts once. It is NaN where a collection has a single program.
+    Where a program has both searches, the error counts it once
+    (:func:`fastslow.evaluation.paired.clustered_mean`). It is NaN where a collection has a single program.
 
     Args:
         values: A number for each program of each collection, such as a paired difference.

@@ -330,7 +330,7 @@ def plot_calibration() -> Figure:
         for part, colour in _THIRDS.items():
             shares = [100 * float(rows.loc[part, column.format(level)]) for level in levels]
             axes.plot(levels, shares, "o-", color=colour, linewidth=2.4 if part == "all" else 1.2, label=part)
-        axes.set(title=title, xlabel="promised, %", xticks=levels, xlim=(45, 95), ylim=(35, 100))
+        axes.set(title=title, xlabel="promised, %", xticks=levels, xlim=(45, 95), ylim=(30, 100))
     panels[0].set_ylabel("held in fact, % (dashed: as promised)")
     name_in_colours(figure, [*_THIRDS.items()])
     held = 100 * float(rows.loc["all", "in 80%"])

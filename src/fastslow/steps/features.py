@@ -183,8 +183,8 @@ def build_features(settings: FeatureSettings) -> pd.DataFrame:
     Returns:
         One row per graph: ``split``, ``name``, ``nodes`` and ``edges`` after pruning, ``configurable``
         (nodes), ``configs`` (distinct configurations), ``merged`` (configurations of the file minus
-        distinct ones), ``spread`` (maximum over minimum runtime, NaN in test), ``exact`` (whether its
-        protobuf was used) and ``content`` (equal for copies of a program).
+        distinct ones), ``spread`` (maximum over minimum runtime, NaN in test) and ``exact`` (whether its
+        protobuf was used). Last is ``content``, equal for copies of a program.
 
     Raises:
         DataError: A file is missing or broken.
