@@ -39,7 +39,7 @@ from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import find_run, read_predictions
 from fastslow_programs.program.configurations import find_default
 from fastslow_programs.ranking.models import Models, read_models
-from fastslow_programs.ranking.trust import FEWEST, LEVELS, TOLD, Seen, Trust
+from fastslow_programs.ranking.trust import FEWEST_SCORES, LEVELS, TOLD, Seen, Trust
 
 TABLE = {"hours": 0.02, "needs": ("run",)}
 DATA = "data/sample"
@@ -89,7 +89,7 @@ def pairs_of(trust: Trust, prediction: np.ndarray, runtime: np.ndarray, of: Iter
 def nearest_only(others: Seen, trust: Trust) -> Trust:
     """Return the same with the scores of the programs whose distance is most alike."""
     order = np.argsort(np.abs(others.distance - trust.nearest), kind="stable")
-    return replace(trust, scores=np.sort(others.score[order[:FEWEST]]))
+    return replace(trust, scores=np.sort(others.score[order[:FEWEST_SCORES]]))
 
 
 def hold_out(models: Models, runs: Path, kind: str, solution: dict) -> list[Held]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import TEST, TRAIN, Collection, ProgramFile, get_collection
+from fastslow.competition.catalog import TEST, TRAIN, VALID, Collection, ProgramFile, get_collection
 from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT
 from fastslow.features.build import build_graph
@@ -90,8 +90,14 @@ class OneGraph(Features):
         return pd.DataFrame([{"split": self.split, "name": self.only.name, **sizes}])
 
     def names(self, split: str) -> list[str]:
-        """Return the graph's name in its split, no name in the others."""
+        """Return the graph's name in its split. A train graph is valid too: a training asks for one."""
+        if split == VALID and self.split == TRAIN:
+            return [f"{self.only.name} again"]
         return [self.only.name] if split == self.split else []
+
+    def content(self, split: str, name: str) -> str:
+        """Return the name: the valid graph counts as another program, or nothing could be trained on."""
+        return name
 
     def graph(self, split: str, name: str) -> Graph:
         """Return the graph."""

@@ -70,7 +70,7 @@ def test_a_mean_over_collections_of_other_sizes_weights_them_alike():
     collections = pd.Series(["a:x:default"] * 3 + ["a:y:default"] * 2)
     mean, error = clusters.collection_mean(values, collections, pd.Series([*"pqrst"]))
     assert mean == pytest.approx((2 + 0.5) / 2)
-    assert error == pytest.approx((5 / 4 * (2 / 36 + 2 * 0.25 / 16)) ** 0.5)
+    assert error == pytest.approx((3 / 2 * 2 / 36 + 2 / 1 * 2 * 0.25 / 16) ** 0.5)
 
 
 @pytest.mark.parametrize(("noise", "runs"), [(0.1, 1), (0.3, 1), (0.3, 3)])

@@ -25,6 +25,7 @@ UNKEYED = {
     "ExplainSettings": "run features",
     "ProgramSettings": "data_root seconds",
     "RankSettings": "data_root hlo_folder",
+    "MeasureSettings": "data_root",
     "SearchSettings": "budget_seconds seconds attempts processes data_root",
     "LearningSettings": "threads",
     "PlaceSettings": "out",

@@ -174,9 +174,9 @@ def test_a_blend_is_checked_recorded_and_on_the_leaderboard(home, other, capsys,
     assert (row["place"], row["medal"], row["private"]) == ("12 to 31", "silver", 0.65)
     marked = rows["test programs"]
     assert row["test programs"] == marked["smoke", "ensemble"], "so that both are sorted together"
-    assert "theirs.csv*1" in row["settings"] and "| 12-31" in str(board)
+    assert "theirs.csv (weight 1)" in row["settings"] and "| 12-31" in str(board)
     assert "| both " in str(board), "the name that compare and blend take"
-    assert "both: a blend of submissions/smoke.csv*2 theirs.csv*1" in board.words()
+    assert "both: a blend of submissions/smoke.csv (weight 2) and theirs.csv (weight 1)" in board.words()
     assert "both: place 12 to 31 of the 617 on the final board, silver" in str(board)
     assert max(map(len, str(board).splitlines())) <= 80
 

@@ -9,7 +9,7 @@ import pytest
 from fastslow.competition.node_columns import SHAPE_PRODUCT
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.core.errors import SettingsError
-from fastslow_programs.ranking.trust import FEWEST, LEVELS, TOLD, Seen, _steepness
+from fastslow_programs.ranking.trust import FEWEST_SCORES, LEVELS, TOLD, Seen, _steepness
 from helpers.cases import cases
 
 NODES, LARGEST = 1000, 64.0
@@ -137,9 +137,9 @@ def test_where_nothing_like_it_was_scored_nothing_is_expected(program, said):
 
 
 def test_a_band_needs_as_many_scored_programs_as_it_is_made_of():
-    few = seen(np.zeros(FEWEST - 1), np.zeros(FEWEST - 1))
+    few = seen(np.zeros(FEWEST_SCORES - 1), np.zeros(FEWEST_SCORES - 1))
     assert at(few, 0.0).unlike == ["38 programs were scored, 39 are needed"]
-    assert at(seen(np.zeros(FEWEST), np.zeros(FEWEST)), 0.0).band(0.9) == (0, 0)
+    assert at(seen(np.zeros(FEWEST_SCORES), np.zeros(FEWEST_SCORES)), 0.0).band(0.9) == (0, 0)
 
 
 def test_what_is_expected_is_told_in_words():
@@ -180,7 +180,7 @@ def test_a_train_program_is_told_from_one_that_has_more_nodes_of_the_same_opcode
 
 
 def test_what_is_written_is_read_again(tmp_path):
-    made = seen(np.linspace(0, 0.5, FEWEST), np.linspace(1, 0, FEWEST))
+    made = seen(np.linspace(0, 0.5, FEWEST_SCORES), np.linspace(1, 0, FEWEST_SCORES))
     made.write(tmp_path, "layout")
     read = Seen.of(tmp_path, "layout")
     for name, values in vars(made).items():

@@ -68,9 +68,10 @@ def _check(members: Mapping[str, Predictions], split: str, names: Iterable[str])
         if lengths is None:
             lengths = {graph: np.size(values) for graph, values in graphs.items()}
         for graph in {**lengths, **graphs}:
-            wanted, shape = lengths.get(graph, 0), np.shape(graphs.get(graph, ()))
-            if shape != (wanted,) or not is_finite(graphs[graph]):
-                problem = f"its prediction of {split} graph {graph}, of shape {shape}, is not {wanted} finite"
+            length = lengths.get(graph, 0)
+            shape = np.shape(graphs.get(graph, ()))
+            if shape != (length,) or not is_finite(graphs[graph]):
+                problem = f"its prediction of {split} graph {graph}, of shape {shape}, is not {length} finite"
                 raise DataError(name, f"{problem} numbers", "Give all members the same configurations")
 
 

@@ -222,8 +222,7 @@ def with_signal(sources: Mapping[str, GraphSet]) -> list[str]:
 def held_out(sources: Mapping[str, GraphSet]) -> dict[str, str]:
     """Return the train programs that are predicted in any of the collections, each with its name there.
 
-    The score on a program trained on is optimistically biased. Collections share names; a valid program is
-    known by its content, too.
+    The score on a program trained on is biased. A valid one is known by its content, too.
     """
     sets = sources.values()
     marks = {

@@ -40,7 +40,7 @@ FILE = "experience-{kind}.npz"
 """By kind of collection, the file in a folder of runs that keeps a :class:`Seen`."""
 LEVELS = 0.5, 0.8, 0.9
 TOLD = 0.8  # the least probability that counts as sure
-FEWEST = 39  # scores of a band: the second at either end bounds 90 % of them, as of 79 the fourth does
+FEWEST_SCORES = 39  # scores of a band: the second at either end bounds 90 % of them, as of 79 the fourth does
 _PAIRED, _STEEPEST = 300, 20.0  # configurations of a program whose pairs are taken, drawn at random
 _OPCODES = 256  # values of the type of ``node_opcode``
 _AGAIN = "Delete it, or pack the models again"
@@ -171,8 +171,8 @@ class Seen:
             reasons.append(f"every program that was scored is nearer, at most {percent(self.distance.max())}")
         if graph.default_layouts.size and (graph.default_layouts < 0).all():
             reasons.append("the compiler's own layouts are not known")
-        if len(self.score) < FEWEST:
-            reasons.append(f"{len(self.score)} programs were scored, {FEWEST} are needed")
+        if len(self.score) < FEWEST_SCORES:
+            reasons.append(f"{len(self.score)} programs were scored, {FEWEST_SCORES} are needed")
         return reasons
 
 
