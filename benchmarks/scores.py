@@ -125,7 +125,7 @@ def minus_ridge(names: list[str]) -> list[dict]:
             settings = CompareSettings(one=name, other=name, split=TEST, features=f"features/{name}/{slug}")
             for model, *_, folder in (run for run in runs if run[-1] != ridge):
                 model = model.removesuffix(f"-{slug}")
-                of_models.setdefault(model, []).append(compare_table(settings, folder, ridge))
+                of_models.setdefault(model, []).append(compare_table(settings, [folder], [ridge])[0])
         for model, of_model in of_models.items():
             mean = pd.concat(of_model).groupby("graph")["difference"].mean().reset_index()
             tables.setdefault(model, []).append(mean.assign(collection=collection))
