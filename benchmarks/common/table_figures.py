@@ -335,7 +335,9 @@ def plot_calibration() -> Figure:
     name_in_colours(figure, [*_THIRDS.items()])
     held = 100 * float(rows.loc["all", "in 80%"])
     count = rows.loc["all", "with a band"]
-    figure.suptitle(f"Bands that promise 80 % hold {held:.0f} % of {count} rankings")
+    figure.suptitle(
+        f"Bands that promise 80 % hold {int(held + 0.5)} % of {count} rankings"
+    )  # half up, as pages round
     return figure
 
 
