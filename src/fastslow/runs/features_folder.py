@@ -10,6 +10,7 @@ edited one is an error.
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -322,10 +323,15 @@ class Features(GraphSet):
 
     def content(self, split: str, name: str) -> str:
         """As of :class:`GraphSet`; graphs are not read, but where an older version wrote the index."""
-        rows = self._rows(split)
-        if "content" not in rows:
+        if "content" not in self.index:
             return super().content(split, name)
-        return rows.loc[rows["name"] == name, "content"].item()
+        return self._contents[split, name]
+
+    @cached_property
+    def _contents(self) -> dict[tuple[str, str], str]:
+        """Content of each graph by split and name."""
+        keys = zip(self.index["split"], self.index["name"], strict=True)
+        return dict(zip(keys, self.index["content"], strict=True))
 
     def graph(self, split: str, name: str) -> Graph:
         """Read one graph, see :func:`read_graph`.
