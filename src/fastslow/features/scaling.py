@@ -41,7 +41,7 @@ def standardise(values: np.ndarray, rounding: float = 1e-6) -> np.ndarray:
 
 def log_labels(runtime: np.ndarray) -> np.ndarray:
     """Return the standardised log runtimes ``(C,)`` of a graph; lower is faster."""
-    return standardise(np.log(runtime), 1e-12)
+    return standardise(np.log(runtime), 1e-9)
 
 
 def unit_ranks(values: np.ndarray) -> np.ndarray:
