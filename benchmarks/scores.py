@@ -18,6 +18,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -123,9 +124,13 @@ def minus_ridge(names: list[str]) -> list[dict]:
             runs = [*list_runs(resolve(f"runs/{name}/ensemble-{slug}"))]
             (ridge,) = (folder for model, *_, folder in runs if model == RIDGE)
             settings = CompareSettings(one=name, other=name, split=TEST, features=f"features/{name}/{slug}")
-            for model, *_, folder in (run for run in runs if run[-1] != ridge):
-                model = model.removesuffix(f"-{slug}")
-                of_models.setdefault(model, []).append(compare_table(settings, [folder], [ridge])[0])
+            seeds: dict[str, list[Path]] = {}
+            for model, *_, folder in runs:
+                seeds.setdefault(model.removesuffix(f"-{slug}"), []).append(folder)
+            for model, folders in seeds.items():
+                if model != RIDGE:
+                    table, _ = compare_table(settings, folders, [ridge])
+                    of_models.setdefault(model, []).append(table)
         for model, of_model in of_models.items():
             mean = pd.concat(of_model).groupby("graph")["difference"].mean().reset_index()
             tables.setdefault(model, []).append(mean.assign(collection=collection))

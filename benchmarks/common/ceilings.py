@@ -2,19 +2,16 @@
 
 import numpy as np
 
-from fastslow.competition.data_quality import label_noise
-from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.data_quality import label_noise, simulated_ceiling
 
-_DRAWS, _NEAREST = 100, 50
+_DRAWS = 100
 
 
 def distinct_ceiling(runtime: np.ndarray, group: np.ndarray) -> float:
-    r"""Return the tau of a perfect predictor with the mean runtimes of distinct configurations.
+    """Return the tau of a perfect predictor with the mean runtimes of distinct configurations.
 
     ``Quality.ceiling`` of ``fastslow.competition.data_quality`` counts all rows, and each has the noise of
-    one measurement. A mean of several has less. The estimate is the same: noise of :math:`\zeta` times its
-    variance is added to the means, and once more the noise of the means. Their tau is extrapolated as a
-    parabola from :math:`\zeta = 0, 1, 2` to -1, which stands at means without noise.
+    one measurement. A mean of several has less. The estimate is the same otherwise, with more draws.
 
     Args:
         runtime: ``(C,)`` runtimes above 0 of all rows.
@@ -25,21 +22,8 @@ def distinct_ceiling(runtime: np.ndarray, group: np.ndarray) -> float:
     """
     if not np.isfinite(label_noise(runtime, group)):
         return float("nan")
-    counts, values = np.bincount(group), np.log(np.asarray(runtime, np.float64))
+    counts = np.bincount(group)
+    values = np.log(np.asarray(runtime, np.float64))
     means = np.bincount(group, values) / counts
-    repeated = np.flatnonzero(counts[group] > 1)
-    repeated = repeated[np.argsort(means[group[repeated]], kind="stable")]
-    of_row = counts[group[repeated]]
-    deviations = (values[repeated] - means[group[repeated]]) * np.sqrt(of_row / (of_row - 1))
-    place = np.searchsorted(means[group[repeated]], means)
-    rng, taus = np.random.default_rng(0), np.zeros((3, _DRAWS))
-
-    def noise() -> np.ndarray:
-        near = place + rng.integers(-_NEAREST, _NEAREST + 1, len(means))
-        return deviations[np.clip(near, 0, len(deviations) - 1)] / np.sqrt(counts)
-
-    for draw in range(_DRAWS):
-        for more in range(3):
-            true = means + noise() * np.sqrt(more)
-            taus[more, draw] = kendall_tau(true + noise(), true)
-    return float(np.clip(taus.mean(1) @ (3, -3, 1), -1, 1))
+    rng = np.random.default_rng(0)
+    return simulated_ceiling(values, group, counts, means, rng, distinct=True, draws=_DRAWS)

@@ -16,6 +16,7 @@ from fastslow.core.settings import Settings
 from fastslow.evaluation.compare import CompareSettings
 from fastslow.workflow.presets import SECTIONS
 from fastslow.workflow.published_presets import PUBLISHED
+from fastslow.workflow.run import KAGGLE_HOURS
 from helpers.cases import cases
 from helpers.dot_module import varied_module
 
@@ -239,3 +240,8 @@ def test_json_alone_and_nothing_at_all(tmp_path, capsys):
         cli.main(["data-quality", "--json"]) == 1
         and "--json: only for convert, measure, rank" in capsys.readouterr().err
     )
+
+
+def test_the_help_of_kaggle_has_the_hours_that_a_run_there_takes():
+    """The command line does not import the workflow for one number."""
+    assert cli.COMMANDS["kaggle"].defaults == {"hours": KAGGLE_HOURS}

@@ -99,7 +99,7 @@ def quality_of(runtime: np.ndarray, group: np.ndarray) -> Quality:
     spread = tau = ceiling = np.nan
     if np.isfinite(noise):
         spread = float(np.median(np.expm1(largest - smallest)[repeated]))
-        ceiling = _ceiling(values, group, counts, means, rng)
+        ceiling = simulated_ceiling(values, group, counts, means, rng)
     if len(repeated) >= MIN_REPEATED:
         runs = [two_runs(values, group, repeated, rng) for _ in range(_DRAWS)]
         tau = float(np.mean([kendall_tau(*both) for both in runs]))
@@ -144,8 +144,14 @@ def two_runs(
     return runs
 
 
-def _ceiling(
-    values: np.ndarray, group: np.ndarray, counts: np.ndarray, means: np.ndarray, rng: np.random.Generator
+def simulated_ceiling(
+    values: np.ndarray,
+    group: np.ndarray,
+    counts: np.ndarray,
+    means: np.ndarray,
+    rng: np.random.Generator,
+    distinct: bool = False,
+    draws: int = _DRAWS,
 ) -> float:
     r"""Return the tau between true and measured runtimes, by simulation extrapolation (SIMEX).
 
@@ -156,6 +162,18 @@ def _ceiling(
     models", JASA 1994). Noise is drawn from the deviations of repeated configurations of a similar mean.
     Where noise is as large as the spread of the runtimes, the estimate is up to 0.06 too high
     (``tests/competition/test_data_quality.py``).
+
+    Args:
+        values: ``(C,)`` logarithm of the runtime of each row.
+        group: ``(C,)`` number of each row's configuration, from 0.
+        counts: ``(G,)`` number of rows of each configuration.
+        means: ``(G,)`` their mean values.
+        rng: Source of the random numbers.
+        distinct: Score the mean of each configuration once, in place of a single measurement for every row.
+        draws: Number of simulations.
+
+    Returns:
+        -1 to 1.
     """
     repeated = np.flatnonzero(counts[group] > 1)
     repeated = repeated[np.argsort(means[group[repeated]], kind="stable")]
@@ -163,17 +181,21 @@ def _ceiling(
         counts[group[repeated]] / (counts[group[repeated]] - 1)
     )
     place = np.searchsorted(means[group[repeated]], means)
-    taus = np.zeros((3, _DRAWS))
+    every = np.arange(len(means))
+    scored = every if distinct else group
+    measurements = counts if distinct else np.ones(len(group))
+    taus = np.zeros((3, draws))
 
     def noise(of: np.ndarray) -> np.ndarray:
         near = place[of] + rng.integers(-_NEAREST, _NEAREST + 1, len(of))
         drawn: np.ndarray = deviations[np.clip(near, 0, len(deviations) - 1)]
         return drawn
 
-    for draw in range(_DRAWS):
+    for draw in range(draws):
         for more in range(3):
-            true = means + noise(np.arange(len(means))) * np.sqrt(more / counts)
-            taus[more, draw] = kendall_tau(true[group] + noise(group), true[group])
+            true = means + noise(every) * np.sqrt(more / counts)
+            measured = true[scored] + noise(scored) / np.sqrt(measurements)
+            taus[more, draw] = kendall_tau(measured, true[scored])
     return float(np.clip(taus.mean(1) @ (3, -3, 1), -1, 1))
 
 

@@ -146,11 +146,12 @@ class Artifact:
     def is_current(self) -> bool:
         """Whether it and its parts were finished with these settings, inputs and code, files undamaged."""
         manifest = self._stored()
-        if manifest is None or manifest["fingerprint"] != self._finished_as(manifest.get(STOPPED) or {}):
+        if manifest is None:
+            return False
+        stopped = manifest.get(STOPPED) or {}
+        if manifest["fingerprint"] != self._finished_as(stopped) or self._outgrown(stopped):
             return False
         if not all(path.is_file() for path in (*self.products, *self.records)):
-            return False
-        if self._outgrown(manifest.get(STOPPED) or {}):
             return False
         return not self.damaged() and all(part.is_current() for part in self.parts)
 

@@ -111,7 +111,8 @@ def _paired_row(tables: Mapping[str, pd.DataFrame]) -> dict[str, float]:
     differences = {name: table["one"] - table["other"] for name, table in tables.items()}
     facts = clustered_mean(differences)
     mean, error, freedom, programs = facts.values()
-    reach, chance = 0.0, float(mean == 0)
+    reach = 0.0
+    chance = float(mean == 0)
     if error:  # or NaN
         reach = student.ppf((1 + CONFIDENCE) / 2, freedom) * error
         chance = 2 * student.sf(abs(mean) / error, freedom)
