@@ -16,7 +16,7 @@ from common import report
 from common.graph_files import SAMPLE
 from common.operations import Cost, Machine, Operations
 from common.options import add_model_options, make_parser, our_settings
-from fastslow.competition.catalog import COLLECTIONS, TRAIN, list_programs
+from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, list_programs
 from fastslow.features.build import build_graphs
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.train import Training
@@ -29,11 +29,12 @@ EPOCHS = 5
 
 
 def begin_training(settings: TrainSettings, every: int) -> Training:
-    """Return a training of the layout network on every so many train programs of the sample."""
+    """Return a training of the layout network on every so many train and valid programs of the sample."""
     sources = []
     for collection in COLLECTIONS:
         if collection.kind == "layout":
-            sources.append(build_graphs(list_programs(SAMPLE, collection, TRAIN)[::every]))
+            files = [list_programs(SAMPLE, collection, split)[::every] for split in (TRAIN, VALID)]
+            sources.append(build_graphs(sum(files, [])))
     return Training(settings, GraphDataset(settings, sources))
 
 

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from common.operations import Cost, Machine, Operations
-from train_step_operations import rows_of
+from common.options import add_model_options, make_parser, our_settings
+from fastslow.steps.network_settings import TrainSettings
+from train_step_operations import begin_training, rows_of
 
 MACHINE = Machine(bandwidth=1e9, flops={torch.float32: 1e10, torch.float64: 5e9})
 
@@ -42,3 +44,10 @@ def test_the_largest_gap_comes_first_and_a_step_has_them_all():
     }
     assert rows[3]["ms"] == "2.000"
     assert rows[4]["bound, ms"] == "3.000"
+
+
+def test_a_training_begins_on_a_part_of_the_sample():
+    parser = make_parser("")
+    add_model_options(parser, threads=1)
+    settings = TrainSettings(**our_settings(parser.parse_args([]), "gnn"))
+    assert begin_training(settings, every=40).names
