@@ -133,7 +133,7 @@ def evaluate(case: Case, models: Models, draws: int) -> dict:
     chooses, scores = both_labels[:, ranked]
     orders = {name: prediction[graph.config_ids[ranked]] for name, prediction in orders.items()}
     choices, columns = name_choices(program, default), graphs.config_columns
-    given = configurations_of(graph, kind, columns, choices, members).take(ranked)
+    given = configurations_of(graph, kind, columns, choices, members, prediction).take(ranked)
     taken = np.concatenate([given.choices == option for option in range(given.choices.max() + 1)], 1)
     options, features = standardise(taken), standardise(graph.config_feat[ranked])
     best, rows = scores[chooses.argmin()], []

@@ -81,15 +81,17 @@ class Program:
         graph: Graph = read_unseen(folder, [case.path]).graph(TEST, case.path.stem)
         file = read_npz(ProgramFile(case.collection, TEST, case.path))
         predictions = pretrained.predict(graph)
-        self.graph, self.ensemble = graph, predictions.pop(pretrained.ensemble.name)[graph.config_ids]
+        whole = predictions.pop(pretrained.ensemble.name)
+        self.graph, self.ensemble = graph, whole[graph.config_ids]
         columns = pretrained.features.config_columns
+        choices = name_choices(file, find_default(file))
         self.configurations = configurations_of(
-            graph, case.collection.kind, columns, name_choices(file, find_default(file)), predictions
+            graph, case.collection.kind, columns, choices, predictions, whole
         )
         self.rivals = Measured(
             np.asarray(graph.config_feat),
             self.configurations.columns,
-            self.configurations.predictions,
+            self.configurations.members,
             graph.runtime,
         )
 
@@ -214,7 +216,7 @@ def margins(programs: list[dict]) -> tuple[list[dict], list[dict]]:
     ]
     behind = []
     for (name, n), point in points.items():
-        best = max(PREDICTORS, key=lambda rival: point[rival])
+        best = max((*PREDICTORS, ENSEMBLE), key=lambda rival: point[rival])
         if point[STACK] < point[best] - 0.01:
             behind.append(
                 {"programs": name, "known": n, STACK: point[STACK], "best": point[best], "rival": best}

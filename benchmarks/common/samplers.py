@@ -69,7 +69,8 @@ class Learner:
     name = "learner"
 
     def __init__(self, space: Space, pretrained: Callable[[np.ndarray], np.ndarray], columns: np.ndarray):
-        listed = Configurations(space.listed, columns, pretrained(space.listed)[:, None])
+        prediction = pretrained(space.listed)
+        listed = Configurations(space.listed, columns, prediction[:, None], prediction)
         self._inputs = Encoder(listed)(listed)
 
     def propose(self, history: History, count: int, rng: np.random.Generator) -> list[Proposal]:

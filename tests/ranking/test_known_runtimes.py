@@ -12,7 +12,6 @@ from scipy.stats import kendalltau, t
 from tests.helpers.cases import cases
 
 from fastslow.core.errors import DataError
-from fastslow.ensemble.weights import min_max
 from fastslow_programs.ranking import known_runtimes
 from fastslow_programs.ranking.known_models import Configurations, Encoder, Known, Stack
 from fastslow_programs.ranking.known_runtimes import check_known, is_faster, learn, read_known
@@ -27,25 +26,61 @@ def program(seed=0, noise=0.02, pretrained=True):
     effects = rng.normal(size=(GROUPS, 3)) * 0.1
     true = effects[np.arange(GROUPS), choices].sum(1) + 0.1 * (choices[:, 0] == choices[:, 1])
     columns = np.stack([true + rng.normal(size=CONFIGS) * s for s in np.linspace(0.2, 2, RULES)], 1)
-    predictions = (true + rng.normal(size=CONFIGS) * 0.1)[:, None] if pretrained else np.zeros((CONFIGS, 0))
+    prediction = true + rng.normal(size=CONFIGS) * 0.1 if pretrained else np.zeros(CONFIGS)
 
     def measure(config):
         return np.exp(true[config] + noise * rng.normal(size=np.shape(config)))
 
-    return Configurations(choices, columns, predictions), true, measure
+    return Configurations(choices, columns, prediction[:, None], prediction), true, measure
 
 
 def drawn(measure, config):
     return pd.DataFrame({"config": config, "runtime": measure(config)})
 
 
-def test_the_prior_orders_as_the_ensemble():
+def test_the_prior_orders_as_the_run():
     made, *_ = program()
-    skewed = np.exp(3 * np.random.default_rng(2).normal(size=(CONFIGS, 3)))
-    given = Configurations(made.choices, made.columns, skewed)
+    skewed = np.exp(3 * np.random.default_rng(2).normal(size=CONFIGS))
+    given = replace(made, prediction=skewed)
     prior = Encoder(given)(given).prior
-    assert kendalltau(prior, sum(min_max(member) for member in skewed.T))[0] == pytest.approx(1.0)
+    assert kendalltau(prior, skewed)[0] == pytest.approx(1.0)
     assert prior.std() == pytest.approx(0.75)
+
+
+def test_one_measurement_leaves_the_order():
+    made, _, measure = program()
+    for config in (3, int(made.prediction.argmin())):
+        found = learn(made, drawn(measure, [config]))
+        assert kendalltau(found.mean, made.prediction)[0] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("count", [4, 8, 16, 64])
+def test_measuring_the_first_of_a_ranking_does_not_spoil_the_others(count):
+    """Known scores have a mean of 0: the first ones once counted as average ones, and came last."""
+    for seed in range(3):
+        made, true, measure = program(seed)
+        known, others = np.split(made.prediction.argsort(), [count])
+        before, after = (
+            kendalltau(order[others], true[others])[0]
+            for order in (made.prediction, learn(made, drawn(measure, known)).mean)
+        )
+        assert after > before - 0.05
+        first = true.argsort()[:count]
+        exact = pd.DataFrame({"config": first, "runtime": np.exp(true[first])})
+        assert kendalltau(learn(replace(made, prediction=true), exact).mean, true)[0] > 0.9
+
+
+def test_between_measured_configurations_the_measurements_decide():
+    made, true, _ = program(2)
+    for repeats in (1, 5):
+        known = pd.DataFrame({"config": np.repeat(np.arange(40), repeats)})
+        known["runtime"] = np.exp(true)[known["config"]].round(2)
+        found = learn(made, known)
+        runtime = known.groupby("config")["runtime"].first().to_numpy()
+        for than in (0, 7):
+            chance = found.faster(than)[:40]
+            np.testing.assert_array_equal(chance > 0.5, runtime < runtime[than])
+            np.testing.assert_array_equal(chance == 0.5, runtime == runtime[than])
 
 
 def test_a_block_of_inputs_has_the_weight_of_its_kind_however_many_columns_it_has():
@@ -53,8 +88,7 @@ def test_a_block_of_inputs_has_the_weight_of_its_kind_however_many_columns_it_ha
     for copies in (1, 7):
         constant = np.full((CONFIGS, 3), 1e6)
         columns = np.concatenate([np.tile(made.columns, copies), constant], 1)
-        predictions = np.tile(made.predictions, copies)
-        given = Configurations(made.choices, columns, predictions)
+        given = replace(made, columns=columns, members=np.tile(made.members, copies))
         inputs = Encoder(given)(given)
         squares = (inputs.features**2).mean(0)
         widths = [columns.shape[1], 3 * GROUPS, copies, 1]
@@ -66,7 +100,7 @@ def test_a_block_of_inputs_has_the_weight_of_its_kind_however_many_columns_it_ha
 def test_measurements_help_more_than_the_prediction_and_than_chance():
     made, true, measure = program()
     config = np.random.default_rng(1).permutation(CONFIGS)[:64]
-    prior = kendalltau(made.predictions[:, 0], true)[0]
+    prior = kendalltau(made.prediction, true)[0]
     few, many = (kendalltau(learn(made, drawn(measure, config[:n])).mean, true)[0] for n in (16, 64))
     assert prior > 0.5 and many > max(prior, few) + 0.05
 
@@ -80,15 +114,17 @@ def test_each_measurement_is_left_out_of_its_own_prediction():
     weight = whole._weights["process"]
     assert 0 < weight < 1 and weight + whole._weights["prediction"] == pytest.approx(1)
     covariance = whole._process.kernel_(inputs.features)
-    noisy = covariance + np.diag(known.noise / known.count)
-    away = known.score - inputs.prior
+    noisy = covariance + np.diag(0.1 * (inputs.prior.var() + 1 - 0.75**2) * np.ones(7))
+    spread = np.sqrt(inputs.prior.var() + 1 - 0.75**2)
+    score = inputs.prior.mean() + spread * known.score
+    away = score - inputs.prior
     for left in range(7):
         rest = np.delete(np.arange(7), left)
         alone = covariance[left, rest] @ np.linalg.solve(noisy[np.ix_(rest, rest)], away[rest])
         assert whole.left_out[left] == pytest.approx(inputs.prior[left] + weight * alone)
     variance = covariance - covariance @ np.linalg.solve(noisy, covariance)
     np.testing.assert_allclose(whole.covariance(inputs), whole.inflation * variance, atol=1e-8)
-    squares = ((known.score - whole.left_out) ** 2 * np.linalg.inv(noisy).diagonal()).sum()
+    squares = ((score - whole.left_out) ** 2 * np.linalg.inv(noisy).diagonal()).sum()
     assert whole.inflation == pytest.approx((squares + 4) / (7 + 4)) and whole.degrees == 11
 
 
@@ -169,6 +205,7 @@ def test_the_score_to_expect_is_for_labels_as_noisy_as_the_known_ones():
     assert "differ from the default in 4.0 choices on average, the known ones in 1.0" in near.words()
     few = learn(made, drawn(measure, np.arange(7)))
     assert few.stack.expected_tau is None and few.words().endswith("too few to tell the score to expect")
+    assert few.faster(3) is None and near.faster(3) is None
 
 
 def test_noise_supports_no_order():
@@ -213,14 +250,14 @@ def test_without_a_repeated_measurement_the_noise_is_not_known():
 
 
 def test_degenerate_programs_are_ranked():
-    plain = Configurations(np.zeros((5, 0), int), np.zeros((5, 0)), np.zeros((5, 0)))
+    plain = Configurations(np.zeros((5, 0), int), np.zeros((5, 0)), np.zeros((5, 0)), np.zeros(5))
     made, _, _ = program(8)
-    bare = Configurations(made.choices, made.columns, np.zeros((CONFIGS, 0)))
+    bare = replace(made, members=np.zeros((CONFIGS, 0)), prediction=np.zeros(CONFIGS))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for given, config in ((plain, [0, 1]), (made, [3]), (made, [3, 3]), (bare, [1, 2]), (plain, [1])):
             found = learn(given, pd.DataFrame({"config": config, "runtime": 2.0}))
-            assert np.isfinite(found.mean).all() and 0 <= found.faster(1)[0] <= 1
+            assert np.isfinite(found.mean).all() and found.faster(1) is None
             assert np.isfinite(found.stack.covariance(found.inputs)).all() and found.words()
 
 

@@ -168,13 +168,14 @@ def vars_of(shown):
 
 def learnt_of(tau=0.4, neighbours=False, chance=0.5):
     """What a ranking reads of known runtimes."""
+    expected = None if neighbours else tau
     return SimpleNamespace(
         words=lambda: "known runtimes: 8",
-        faster=lambda than: np.full(80, 1 - chance),
+        faster=lambda than: np.full(80, 1 - chance) if (expected or 0) > 0 else None,
         measurements=8,
         has_order=tau > 0,
         are_neighbours=neighbours,
-        expected_tau=None if neighbours else tau,
+        expected_tau=expected,
     )
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy.optimize import nnls
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtr
 from scipy.stats import rankdata
 
 from fastslow.competition.metrics import kendall_tau
@@ -36,12 +36,14 @@ class Configurations:
     Args:
         choices: ``(C, G)`` whole numbers, the option that each takes for each choice.
         columns: ``(C, F)`` features, such as the ranker's table.
-        predictions: ``(C, P)`` of trained models, lower = predicted faster.
+        members: ``(C, P)`` predictions of the run's models, lower = predicted faster.
+        prediction: ``(C,)`` prediction of the run, lower = predicted faster.
     """
 
     choices: np.ndarray
     columns: np.ndarray
-    predictions: np.ndarray
+    members: np.ndarray
+    prediction: np.ndarray
 
     def __len__(self) -> int:
         """Return C."""
@@ -49,7 +51,8 @@ class Configurations:
 
     def take(self, rows: np.ndarray) -> "Configurations":
         """Return some of them."""
-        return Configurations(self.choices[rows], self.columns[rows], self.predictions[rows])
+        parts = self.choices, self.columns, self.members, self.prediction
+        return Configurations(*(part[rows] for part in parts))
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Inputs:
     """Configurations as the models read them.
 
     Args:
-        prior: ``(C,)`` the score to expect by the trained models' predictions, 0 without any.
+        prior: ``(C,)`` the score to expect by the run's prediction, 0 where that is the same for all.
         features: ``(C, V)`` columns, options and predictions, in units of their spread.
     """
 
@@ -78,9 +81,6 @@ class Encoder:
 
     def __init__(self, reference: Configurations):
         self._options = [np.unique(column) for column in reference.choices.T]
-        predictions = reference.predictions
-        self._low = predictions.min(0)
-        self._reach = np.ptp(predictions, 0)
         blocks = self._blocks(reference)
         self._means = [block.mean(0) for block in blocks]
         units = [block.std(0) for block in blocks]
@@ -92,13 +92,11 @@ class Encoder:
         ]
 
     def _blocks(self, given: Configurations) -> tuple[np.ndarray, ...]:
-        """Return the columns, the options taken, the predictions, and their mean as an ensemble takes it."""
+        """Return the columns, the options taken, the models' predictions, and the run's."""
         empty = np.zeros((len(given), 0))
         pairs = zip(given.choices.T, self._options, strict=True)
         taken = np.concatenate([empty, *(column[:, None] == options for column, options in pairs)], 1)
-        joined = (given.predictions - self._low) / np.where(self._reach > 0, self._reach, 1.0)
-        mean = joined.sum(1, keepdims=True) / max(1, joined.shape[1])
-        return given.columns, taken, given.predictions, mean
+        return given.columns, taken, given.members, given.prediction[:, None]
 
     def __call__(self, configurations: Configurations) -> Inputs:
         """Return the inputs of configurations."""
@@ -140,21 +138,32 @@ class Known:
         score = score.round(9)  # so that the unit does not decide between equal splits of trees
         self.config, self.score, self.count = distinct[fastest], score[fastest], count[fastest]
         apart = np.interp(logs, means[fastest], self.score) - score[position]
-        self.noise = float((apart @ apart + _DEGREES * _NOISE) / (len(logs) - len(distinct) + _DEGREES))
+        self._degrees = len(logs) - len(distinct) + _DEGREES
+        self.noise = float((apart @ apart + _DEGREES * _NOISE) / self._degrees)
 
     def __len__(self) -> int:
         """Return n."""
         return len(self.config)
 
+    def faster(self, than: int) -> np.ndarray:
+        """Return the probability ``(n,)`` that each is faster than one, by its position, from the noise."""
+        deviations = np.sqrt(self.noise * (1 / self.count + 1 / self.count[than]))
+        return stdtr(self._degrees, (self.score[than] - self.score) / deviations)
+
 
 class Stack:
     """The average of the models, fitted to known configurations.
+
+    Known scores have a mean of 0 and unit variance, whichever configurations are known. On the scale of all,
+    their mean is the one that is predicted, and their variance is the predicted one plus what predictions do
+    not explain. So the first of a ranking, once they are measured, do not count as average ones.
 
     Args:
         inputs: The ``n`` known configurations, at least 1.
         known: Their scores.
 
     Attributes:
+        known: The scores.
         left_out: ``(n,)`` prediction of each known configuration by models that were fitted without it.
         inflation: Factor of the process's variances that makes these errors fit.
         degrees: Degrees of freedom of that factor.
@@ -167,31 +176,40 @@ class Stack:
 
         # fixed variances, chosen on the sample's valid programs: few known runtimes cannot tell better ones
         kernel = 0.1 * DotProduct(1.0) + 0.3 * RBF(2.0)
-        self._process = GaussianProcessRegressor(kernel, alpha=known.noise / known.count, optimizer=None)
-        self._process.fit(inputs.features, known.score - inputs.prior)
+        explained = _SLOPE**2 if inputs.prior.any() else 0.0
+        self._middle = inputs.prior.mean()
+        self._spread = np.sqrt(inputs.prior.var() + 1 - explained)
+        score = self._of_all(known.score)
+        noise = self._spread**2 * known.noise / known.count
+        self._process = GaussianProcessRegressor(kernel, alpha=noise, optimizer=None)
+        self._process.fit(inputs.features, score - inputs.prior)
         inverse = np.linalg.inv(self._process.L_ @ self._process.L_.T)
         variance = 1 / np.diag(inverse)
-        left_out = {"prediction": inputs.prior, "process": known.score - self._process.alpha_ * variance}
+        left_out = {"prediction": inputs.prior, "process": score - self._process.alpha_ * variance}
         self._trees = None
         if len(known) >= _FEWEST:
             self._trees = ExtraTreesRegressor(
                 _TREES, min_samples_leaf=2, max_features=0.3, bootstrap=True, oob_score=True, random_state=0
             )
             self._trees.fit(inputs.features.astype(np.float32), known.score)
-            left_out["trees"] = self._trees.oob_prediction_
-        self._weights = _stack(known.score, left_out)
-        self._known = known
+            left_out["trees"] = self._of_all(self._trees.oob_prediction_)
+        self._weights = _stack(score, left_out)
+        self.known = known
         self.left_out = sum(self._weights[name] * values for name, values in left_out.items())
         self.degrees = len(known) + _CALIBRATION
-        squares = ((known.score - self.left_out) ** 2 / variance).sum()
+        squares = ((score - self.left_out) ** 2 / variance).sum()
         self.inflation = float((squares + _CALIBRATION) / self.degrees)
+
+    def _of_all(self, score: np.ndarray) -> np.ndarray:
+        """Return scores among the known configurations on the scale of all."""
+        return self._middle + self._spread * score
 
     def mean(self, inputs: Inputs) -> np.ndarray:
         """Return the expected score ``(C,)`` of configurations, lower = faster."""
         away = self._process.predict(inputs.features)
         predictions = {"prediction": inputs.prior, "process": inputs.prior + away}
         if self._trees:
-            predictions["trees"] = self._trees.predict(inputs.features.astype(np.float32))
+            predictions["trees"] = self._of_all(self._trees.predict(inputs.features.astype(np.float32)))
         return sum(self._weights[name] * values for name, values in predictions.items())
 
     def covariance(self, inputs: Inputs) -> np.ndarray:
@@ -201,7 +219,7 @@ class Stack:
     @cached_property
     def expected_tau(self) -> float | None:
         """Kendall's tau to expect on other configurations, measured as often; None below 8 known ones."""
-        return kendall_tau(self._known.score, self.left_out) if len(self._known) >= _FEWEST else None
+        return kendall_tau(self.known.score, self.left_out) if len(self.known) >= _FEWEST else None
 
 
 def _stack(target: np.ndarray, left_out: dict[str, np.ndarray]) -> dict[str, float]:

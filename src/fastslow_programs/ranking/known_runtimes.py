@@ -5,7 +5,7 @@ A compiler engineer who measured some configurations of a program has a CSV file
 models, the columns of the ranker's table, and the choices::
 
     known = read_known("measured.csv", num_configs)
-    found = learn(Configurations(choices, columns, predictions), known)
+    found = learn(Configurations(choices, columns, members, prediction), known)
     found.mean  # (C,) lower = faster; the order is the ranking
 """
 
@@ -229,10 +229,11 @@ class Learnt:
     """What is expected of all configurations of a program after some were measured.
 
     Args:
-        mean: ``(C,)`` expected score, lower = faster; of a standard deviation of about 1 over the known ones.
+        mean: ``(C,)`` expected score, lower = faster; 0 the middle of all, standard deviation about 1.
         measurements: Number of the measurements.
         stack: The models.
         inputs: All configurations as the models read them.
+        place: ``(C,)`` position of each configuration among the known ones, -1 for the others.
         changed: Mean number of choices in which the known and the other configurations differ from the
             default.
     """
@@ -241,6 +242,7 @@ class Learnt:
     measurements: int
     stack: Stack
     inputs: Inputs
+    place: np.ndarray
     changed: tuple[float, float] = (0.0, 0.0)
 
     @property
@@ -263,18 +265,25 @@ class Learnt:
         """Kendall's tau to expect on the others; None with too few known ones, or if these are neighbours."""
         return None if self.are_neighbours else self.stack.expected_tau
 
-    def faster(self, than: int) -> np.ndarray:
+    def faster(self, than: int) -> np.ndarray | None:
         """Return the probability ``(C,)`` that each configuration is faster than one, by its position.
 
-        The size of errors is itself known from few measurements only, so it comes from Student's t (Gelman et
-        al., "Bayesian Data Analysis", 3rd edition, 2013, section 3.2).
+        Of two known ones their measurements decide. The size of errors is itself known from few measurements
+        only, so it comes from Student's t (Gelman et al., "Bayesian Data Analysis", 3rd edition, 2013,
+        section 3.2). It is None where no score is expected of the others, or no order.
         """
+        if not (self.expected_tau or 0) > 0:
+            return None
         variances = []
         for rows in np.array_split(np.arange(len(self.mean)), len(self.mean) // _BLOCK + 1):
             covariance = self.stack.covariance(self.inputs.take(np.r_[than, rows]))
             variances.append(covariance[0, 0] + covariance.diagonal()[1:] - 2 * covariance[0, 1:])
         deviations = np.sqrt(np.maximum(np.concatenate(variances), 1e-12))
-        return stdtr(self.stack.degrees, (self.mean[than] - self.mean) / deviations)
+        chance = stdtr(self.stack.degrees, (self.mean[than] - self.mean) / deviations)
+        if self.place[than] >= 0:
+            is_known = self.place >= 0
+            chance[is_known] = self.stack.known.faster(self.place[than])[self.place[is_known]]
+        return chance
 
     def words(self) -> str:
         """Return how many were known and which score to expect, as a sentence."""
@@ -309,7 +318,9 @@ def learn(configurations: Configurations, known: pd.DataFrame) -> Learnt:
     scores = Known(known["config"].to_numpy(), known["runtime"].to_numpy())
     inputs = Encoder(configurations)(configurations)
     stack = Stack(inputs.take(scores.config), scores)
-    return Learnt(stack.mean(inputs), len(known), stack, inputs)
+    place = np.full(len(configurations), -1)
+    place[scores.config] = np.arange(len(scores))
+    return Learnt(stack.mean(inputs), len(known), stack, inputs, place)
 
 
 def configurations_of(
@@ -317,7 +328,8 @@ def configurations_of(
     kind: str,
     config_columns: list[str],
     choices: Sequence[NamedChoice],
-    predictions: Mapping[str, np.ndarray],
+    members: Mapping[str, np.ndarray],
+    prediction: np.ndarray,
 ) -> Configurations:
     """Return the C distinct configurations of a graph.
 
@@ -329,10 +341,11 @@ def configurations_of(
         kind: ``layout`` or ``tile``.
         config_columns: Names of its ``config_feat`` columns.
         choices: The choices of its file, see :func:`fastslow_programs.ranking.choices.name_choices`.
-        predictions: ``(C_file,)`` of each model, lower = predicted faster.
+        members: ``(C_file,)`` predictions of each model, lower = predicted faster.
+        prediction: ``(C_file,)`` of the run, lower = predicted faster.
     """
     first = graph.config_ids
     table, _ = tabulate(graph, kind, config_columns)
     codes = np.array([choice.values[first] for choice in choices], np.int64).reshape(-1, len(first)).T
-    members = np.array([values[first] for values in predictions.values()]).reshape(-1, len(first)).T
-    return Configurations(codes, table, members)
+    of_models = np.array([values[first] for values in members.values()]).reshape(-1, len(first)).T
+    return Configurations(codes, table, of_models, prediction[first])

@@ -240,7 +240,12 @@ def learn_known(run: FinishedRun, subject: Subject, predicted: Predicted) -> Lea
     graph = predicted.graph
     row = graph.config_row
     inputs = configurations_of(
-        graph, run.collection.kind, predicted.graphs.config_columns, predicted.choices, predicted.members
+        graph,
+        run.collection.kind,
+        predicted.graphs.config_columns,
+        predicted.choices,
+        predicted.members,
+        predicted.prediction,
     )
     known = subject.known[[*KNOWN_COLUMNS]]
     learnt = learn(inputs, known.assign(config=row[known["config"]]))
@@ -253,6 +258,7 @@ def learn_known(run: FinishedRun, subject: Subject, predicted: Predicted) -> Lea
         learnt,
         mean=graph.expand(learnt.mean),
         inputs=learnt.inputs.take(row),
+        place=learnt.place[row],
         changed=(float(changed[is_known].mean()), float(others.mean())),
     )
 

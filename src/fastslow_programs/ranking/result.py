@@ -579,7 +579,7 @@ class Ranking(Shown):
         """Return the probability ``(C,)`` that each configuration is faster than one; equal ones count half.
 
         Configurations are named by their position in the file. It is None where it is not known, and where
-        the measured runtimes support no order.
+        no score is expected of what measured runtimes tell.
 
         Raises:
             SettingsError: There is no configuration at this position.
@@ -590,7 +590,7 @@ class Ranking(Shown):
         if self.all_alike:
             return np.full(len(self.rows), 0.5)
         if self.learnt:
-            return self.learnt.faster(than) if self.learnt.has_order else None
+            return self.learnt.faster(than)
         return self.trust.faster(self._in_file_order, than) if self.trust else None
 
     @cached_property
