@@ -8,7 +8,7 @@ the same predictions of the run's models.
 ``stack`` is ``fastslow_programs.ranking.known_runtimes``. Its rivals: the single column of
 ``config_feat`` with the largest tau on the known runtimes; ridge regression and boosted trees on the ranker's
 table, fitted to ranks, without and with the predictions; and scikit-learn's Gaussian process on both.
-``ensemble`` knows no runtime.
+``ensemble`` knows no runtime. In one table the first n of the ensemble are known, as after a search.
 
 Programs: every file with measured runtimes; the sample's test programs, the configurations of both searches
 together; the sample's test kernels with at least 100 tiles. The stack's models and constants were chosen on
@@ -102,10 +102,14 @@ class Program:
 
 
 def evaluate(case: Case, pretrained: Pretrained, counts: list[int], draws: int, threads: int) -> dict:
-    """Return the tau of every draw by number of known runtimes and predictor, and the taus promised."""
+    """Return the tau of every draw by number of known runtimes and predictor, and the taus promised.
+
+    ``first`` has the taus where the first of the ensemble are known.
+    """
     program = Program(case, pretrained)
     runtime = program.graph.runtime
-    total, taus, promised = len(runtime), {}, {}
+    total, taus, promised, first = len(runtime), {}, {}, {}
+    ranking = np.argsort(program.ensemble, kind="stable")
     for n in (n for n in counts if 2 * max(n, FEWEST) <= total):
         taus[str(n)], promised[str(n)] = {}, []
         for draw in range(draws):
@@ -117,6 +121,9 @@ def evaluate(case: Case, pretrained: Pretrained, counts: list[int], draws: int, 
             for name, prediction in predictions.items():
                 taus[str(n)].setdefault(name, []).append(ranking_tau(runtime[rest], prediction[rest]))
             promised[str(n)].append(found.stack.expected_tau)
+        top, rest = np.split(ranking, [n])
+        orders = {STACK: learn(program.configurations, program.known(top)).mean, ENSEMBLE: program.ensemble}
+        first[str(n)] = {name: ranking_tau(runtime[rest], order[rest]) for name, order in orders.items()}
     measured = case.group == MEASURED
     ceiling = distinct_ceiling(program.graph.file_runtime, program.graph.config_row) if measured else np.nan
     return {
@@ -126,6 +133,7 @@ def evaluate(case: Case, pretrained: Pretrained, counts: list[int], draws: int, 
         "ceiling": None if np.isnan(ceiling) else ceiling,
         "taus": taus,
         "promised": promised,
+        "first": first,
     }
 
 
@@ -170,6 +178,18 @@ def mean_rows(programs: list[dict]) -> list[dict]:
             row = {"programs": group, "number": len(here), "known": n, **means}
             row["promised"] = float(np.mean(own_promise)) if own_promise else np.nan
             rows.append(row)
+    return rows
+
+
+def first_rows(programs: list[dict]) -> list[dict]:
+    """Return the mean tau over programs where the first of the ensemble are known, by group and number."""
+    rows = []
+    for group in dict.fromkeys(program["group"] for program in programs):
+        for n in map(str, KNOWN):
+            points = [p["first"][n] for p in programs if p["group"] == group and n in p["first"]]
+            if points:
+                row = {"programs": group, "number": len(points), "known": int(n)}
+                rows.append(row | {name: np.mean([p[name] for p in points]) for name in (STACK, ENSEMBLE)})
     return rows
 
 
@@ -234,6 +254,8 @@ def make_page(programs: list[dict], draws: tuple[int, int]) -> str:
     if behind:
         parts += [report.table([report.cells(row) for row in behind])]
     parts += ["## Means over programs", report.table([report.cells(row) for row in mean_rows(programs)])]
+    known_first = [report.cells(row) for row in first_rows(programs)]
+    parts += ["## The first of the ensemble are known: means over programs", report.table(known_first)]
     if rows := program_rows(programs):
         parts += ["## Measured programs: mean (minimum to maximum) over draws", report.table(rows)]
     return "\n\n".join(parts)

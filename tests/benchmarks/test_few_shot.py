@@ -53,6 +53,7 @@ def test_every_group_is_ranked(home, tmp_path, capsys):
         assert list(program["taus"]) == ["4"]
         assert set(program["taus"]["4"]) == {few_shot.STACK, few_shot.ENSEMBLE, *PREDICTORS}
         assert program["promised"]["4"] == [None], "too few to promise anything"
+        assert set(program["first"]["4"]) == {few_shot.STACK, few_shot.ENSEMBLE}
 
 
 def test_points_behind_the_best_rival_are_listed():
