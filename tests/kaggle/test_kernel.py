@@ -79,6 +79,10 @@ def test_a_run_is_pushed_followed_fetched_and_uploaded(stub, home, capsys):
         "logger=json:dumps",
         "ensemble.extra=runs/own/*",
         "ensemble.layout.extra=runs/own/*",
+        "gnn.init=runs/sample",
+        "gnn.layout.logger=json:dumps",
+        "features.hlo_folder=/pb",
+        "hours=20",
     ],
 )
 def test_what_is_only_here_is_refused_before_anything_is_sent(stub, capsys, setting):

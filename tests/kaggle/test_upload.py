@@ -190,6 +190,13 @@ def test_a_blend_is_uploaded_and_its_score_recorded(stub, csv, capsys, monkeypat
     monkeypatch.chdir(csv.parent)
     (csv.parent / "theirs.csv").write_bytes(csv.read_bytes())
     raw = csv.parents[1] / "data" / "raw"
+    foreign = csv.parent.parent / "foreign.csv"  # a part of the rows; nobody recorded what they are
+    foreign.write_text("".join(csv.read_text().splitlines(keepends=True)[:3]))
+    (csv.parent / "part.csv").write_bytes(foreign.read_bytes())
+    assert cli.main(["blend", str(foreign), "part.csv", "out=both.csv", "upload=True"]) == 1
+    said = capsys.readouterr().err
+    assert "data_root: an upload is checked against the test files" in said and "data_root=FOLDER" in said
+    assert not stub.uploads and not csv.with_name("both.csv").exists()
     blend = ("blend", csv.name, "theirs.csv", "out=both.csv", "upload=True", f"data_root={raw}")
     assert cli.main(blend) == 1
     assert f"upload: {raw} is not the Kaggle competition" in capsys.readouterr().err and not stub.uploads

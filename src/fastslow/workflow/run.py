@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from fastslow.competition.catalog import TEST, list_programs
@@ -22,7 +23,6 @@ from fastslow.core.settings import find_data, resolve
 from fastslow.evaluation.blend import BlendSettings, blend_submissions, write_blend
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.scores import solution_of
-from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings, recipe_settings
 from fastslow.steps.network_settings import TrainSettings, differences
@@ -32,9 +32,12 @@ from fastslow.workflow.run_settings import RunSettings, add_chosen, begin, make_
 from fastslow.workflow.steps import DATA_ROOTS, Plan, Step, parse_overrides
 
 ON_KAGGLE = "on-kaggle"  # name of a run there
-KAGGLE_HOURS = 8.5  # of the 9 that a session of Kaggle with GPUs certainly has
+SESSION_HOURS = 9.0  # that a session of Kaggle with GPUs certainly has
+KAGGLE_HOURS = 8.5  # of these, for a run there
 _NOT_SENT = {"target", "data", "name", "hours", "set", "cluster", "plan", "unproven_order", "predict_with"}
 """Settings that the notebook on Kaggle gives itself, or that say nothing there."""
+_OF_THIS_MACHINE = {"extra", "init", "logger", "hlo_folder"}
+"""Settings of steps that name runs, code or files which Kaggle does not have."""
 FEW_EPOCHS = 8  # a budget lets networks with at most so many start from trained weights
 COUNT_SECONDS = 10.0  # between two records of how much of a budget is used
 
@@ -127,38 +130,47 @@ def run_on_kaggle(settings: RunSettings) -> None:
 
 
 def _refuse_what_kaggle_lacks(settings: RunSettings) -> None:
-    """Refuse a setting that names something of this machine: the code alone is sent."""
+    """Refuse hours that no session there has, and what names something of this machine: only code is sent."""
+    if settings.hours > SESSION_HOURS:
+        problem = f"{settings.hours:g} is more than a session with GPUs has on Kaggle"
+        raise SettingsError("hours", f"{problem}; give at most {SESSION_HOURS:g}")
     if settings.init not in ("", PACKAGED):
         raise SettingsError("init", f"{settings.init} is not on Kaggle; give init={PACKAGED}, or none")
     if settings.logger:
         remedy = "do without: metrics.jsonl of each training is fetched"
         raise SettingsError("logger", f"{settings.logger} has no account and no code on Kaggle; {remedy}")
     for section, values in parse_overrides(settings.set).items():
-        if "extra" in values:
-            remedy = "blend the CSVs afterwards (`fastslow blend`)"
-            raise SettingsError(f"{section}.extra", f"{values['extra']} is not on Kaggle; {remedy}")
+        for name in sorted(_OF_THIS_MACHINE & values.keys()):
+            remedy = "blend the CSVs afterwards (`fastslow blend`)" if name == "extra" else "do without"
+            raise SettingsError(f"{section}.{name}", f"{values[name]} is not on Kaggle; {remedy}")
 
 
 def blend_csvs(settings: BlendSettings) -> None:
     """Blend submissions into a CSV, and upload it if asked.
 
     Raises:
-        SettingsError: The CSV to write must not be replaced, or one of another competition is to be uploaded.
+        SettingsError: The CSV to write must not be replaced, or it is to be uploaded and is checked against
+            no test files, or against the files of another competition.
         DataError: A submission is missing or broken, or does not fit the others or the test files.
         KaggleError: The upload failed.
     """
-    blended = blend_submissions(settings.paths(), settings.weights, settings.test_files())
-    csv = write_blend(settings, blended)
+    root = settings.test_files()
+    if settings.upload:
+        _require_competition(root)
+    csv = write_blend(settings, blend_submissions(settings.paths(), settings.weights, root))
     if settings.upload:
         from fastslow.kaggle.upload import upload
 
-        recorded = read_submission_record(csv).get("data_root")
-        root = find_data(recorded) if recorded else None
-        if root and solution_of(root):
-            raise SettingsError(
-                "upload", f"{root} is not the Kaggle competition, whose test labels nobody has"
-            )
         upload(csv, root, settings.unproven_order)
+
+
+def _require_competition(root: Path | None) -> None:
+    """Refuse to upload a blend that no test files check, or that files of another competition check."""
+    if root is None:
+        problem = "an upload is checked against the test files, and no record of these CSVs names them"
+        raise SettingsError("data_root", f"{problem}; give data_root=FOLDER")
+    if solution_of(root):
+        raise SettingsError("upload", f"{root} is not the Kaggle competition, whose test labels nobody has")
 
 
 def _check_run(settings: RunSettings, plan: Plan, steps: Sequence[Step]) -> None:
