@@ -94,8 +94,14 @@ def test_the_notebook_without_the_repository_says_what_to_attach(kaggle, tmp_pat
         exec(find, {"root": str(kaggle)})
 
 
-def test_without_the_data_it_says_what_to_attach(kaggle):
-    shutil.rmtree(kaggle / "input" / "competitions")
+@pytest.mark.parametrize("place", ["datasets/me/fastslow-code", "fastslow-code"])
+def test_without_the_data_it_says_what_to_attach(kaggle, place, monkeypatch):
+    """The sample comes with the code: it is not the competition's data."""
+    code = kaggle / "input" / place
+    code.parent.mkdir(exist_ok=True)
+    (kaggle / "input/datasets/me/fastslow-code").rename(code)
+    (kaggle / "input" / "competitions" / COMPETITION).rename(code / "data")
+    monkeypatch.setattr(on_kaggle, "REPOSITORY", code.resolve())
     with pytest.raises(
         FastslowError, match=r"no npz_all under .*/input\. Attach the data of the competition"
     ):

@@ -80,7 +80,8 @@ def train_here(root: str | Path, name: str, hours: float = 0.0, settings: str = 
         FastslowError: The competition's data are not attached, or the run failed. A CSV that the run had
             made before is in place.
     """
-    data = next((path.parent for path in _attached(root, "npz_all")), None)
+    folders = [path for path in _attached(root, "npz_all") if not path.resolve().is_relative_to(REPOSITORY)]
+    data = next((path.parent for path in folders), None)  # not the sample, which comes with the code
     if data is None:
         remedy = "Attach the data of the competition Google - Fast or Slow? (Add Input) and accept its rules"
         raise FastslowError(f"no npz_all under {root}/input. {remedy}")
