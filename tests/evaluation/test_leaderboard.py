@@ -168,11 +168,30 @@ def test_scores_of_other_programs_stand_below_and_are_said(home):
     (root / "runs" / "gone").symlink_to(root / "unmounted" / "disk")
     board = fastslow.leaderboard(sort=XLA)
     assert board.table["run"].iloc[-1] == "easy" and board.table[f"valid {XLA}"].iloc[-1] == 1
-    assert board.table["valid programs"].nunique() == 2
+    assert board.table[f"valid {XLA} programs"].nunique() == 2
     (said,) = (word for word in board.words() if "do not compare" in word)
-    assert said.startswith("* easy: valid scores stand on other programs") and "with mine, one" in said
+    assert said.startswith(f"* easy: valid scores of {XLA} stand on other") and "with mine, one" in said
+    for wide in (False, True):
+        (row,) = (
+            line for line in str(fastslow.leaderboard(sort=XLA, wide=wide)).splitlines() if "| easy" in line
+        )
+        assert row.count("*") == 1 and "1.000 *" in row
     (gone,) = board.left_out
     assert "gone: a link to" in gone and "unmounted/disk, which is not there" in gone
+
+
+def test_a_mark_belongs_to_the_score_that_it_was_computed_for(home):
+    """Sorted by a collection, a run whose tile programs are others has a mark at its mean alone."""
+    root, *_ = home
+    other = root / "runs" / "two" / "ensemble-tile-xla"
+    values = predictions.read_predictions(other)
+    values["valid"]["v"] = values["valid"]["v"][:-1]
+    overwrite_predictions(other, values)
+    for name, marks in ((XLA, [XLA.removeprefix("layout:")]), ("tile:xla", [])):
+        lines = str(fastslow.leaderboard(sort=name)).splitlines()
+        cells = {line.split("|")[1].strip(): line.split("|")[2:] for line in lines if line.startswith("|")}
+        marked = ["*" in cell for cell in cells["two"]]
+        assert marked[0] == (not marks) and sum(marked[1:]) == 1, lines
 
 
 @pytest.mark.parametrize("sort", ["valid", "test", "hours"])

@@ -63,9 +63,10 @@ class Leaderboard(Shown):
             the standard deviation of this mean over the seeds, where there are several. ``public`` and
             ``private`` are Kaggle's scores of the run's CSV, ``place`` and ``medal`` where the private one
             would have stood on the final board. A blend of submissions has a row of its own, with the model
-            ``blend``. What is not known is NaN. Scores of two rows
+            ``blend``. What is not known is NaN. Means of two rows
             compare where ``valid programs`` (``test programs``) is equal, a mark of the programs that they
-            are a mean over, and of the number of configurations that were predicted of each.
+            are a mean over, and of the number of configurations that were predicted of each. Sorted by a
+            collection, ``valid COLLECTION programs`` is the mark of its scores.
         left_out: Why folders are not in it, a sentence each.
         settings: How it is sorted and printed.
     """
@@ -86,14 +87,16 @@ class Leaderboard(Shown):
         named = zip(blends["run"], blends["settings"], strict=True)
         words += [f"{run}: a blend of {members}" for run, members in named]
         sort = self._settings.sort
-        if len(self.table) and self.table[_scores(sort, VALID if sort in _NAMES else sort)].isna().all():
+        if len(self.table) and self.table[_column(sort)].isna().all():
             words.append(f"no run has a score {sort}: they are in order of their names")
-        for split in (VALID, TEST):
-            group = _groups(self.table, self._settings.sort, split)
+        for column in _compared(sort):
+            group = _groups(self.table, column)
             first = ", ".join(self.table.loc[group == 0, "run"].unique())
             if others := ", ".join(self.table.loc[group > 0, "run"].unique()):
                 stand_on = "stand on other programs, or on another number of their configurations"
-                words.append(f"* {others}: {split} scores {stand_on}, and do not compare with {first}")
+                split, _, name = column.partition(" ")
+                scores = f"{split} scores of {name}" if name else f"{split} scores"
+                words.append(f"* {others}: {scores} {stand_on}, and do not compare with {first}")
         words += [
             f"{run}: place {place} of the {TEAMS} on the final board, {medal}"
             for run, place, medal in self.table[["run", "place", "medal"]].dropna().itertuples(index=False)
@@ -131,7 +134,7 @@ class Leaderboard(Shown):
         shown = pd.DataFrame(index=rows.index)
         if self._settings.sort in _NAMES:
             name = self._settings.sort
-            shown[name.removeprefix("layout:")] = _texts(rows[f"{VALID} {name}"])
+            shown[name.removeprefix("layout:")] = self._marked(_texts(rows[_column(name)]), _column(name))
         shown["hours"] = rows["hours"].map("{:.2f}".format)
         for split in (VALID, TEST):
             shown[split] = self._means(rows, split)
@@ -150,6 +153,8 @@ class Leaderboard(Shown):
         shown["hours"] = table["hours"].map("{:.2f}".format)
         for name in _NAMES:
             valid, test = (table[f"{split} {name}"].map("{:.3f}".format) for split in (VALID, TEST))
+            if name == self._settings.sort:
+                valid = self._marked(valid, _column(name))
             shown[name.removeprefix("layout:")] = valid + " / " + test
         shown["mean of five"] = self._means(table, VALID) + " / " + self._means(table, TEST)
         for name in _KAGGLE:
@@ -160,11 +165,15 @@ class Leaderboard(Shown):
         return shown.loc[:, (shown != "").any()]
 
     def _means(self, rows: pd.DataFrame, split: str) -> pd.Series:
-        """Return the mean of five on a split with its standard error, as texts; ``*``: see :meth:`words`."""
+        """Return the mean of five on a split with its standard error, as texts."""
         error = rows[f"{split}_error"]
         texts = _texts(rows[split]) + error.map(" ± {:.3f}".format).where(error.notna(), "")
-        group = _groups(self.table, self._settings.sort, split)[rows.index]
-        return texts.where((group <= 0) | (texts == ""), texts + " *")
+        return self._marked(texts, split)
+
+    def _marked(self, texts: pd.Series, column: str) -> pd.Series:
+        """Return the texts of a column of scores, with ``*`` at each that :meth:`words` names."""
+        group = _groups(self.table, column)[texts.index]
+        return texts.where(group <= 0, texts + " *")
 
 
 def _labels(rows: pd.DataFrame) -> pd.Series:
@@ -177,17 +186,22 @@ def _texts(values: pd.Series) -> pd.Series:
     return values.map("{:.3f}".format).where(values.notna(), "")
 
 
-def _groups(table: pd.DataFrame, sort: str, split: str) -> pd.Series:
+def _groups(table: pd.DataFrame, column: str) -> pd.Series:
     """Return for each row the number of its group, in which scores compare: 0 is the largest, -1 no score."""
-    scored = table[_scores(sort, split)].notna()
-    marks = table[f"{split} programs"]
+    scored = table[column].notna()
+    marks = table[f"{column} programs"]
     numbers = {mark: number for number, mark in enumerate(marks[scored].value_counts().index)}
     return marks.map(numbers).where(scored, -1)
 
 
-def _scores(sort: str, split: str) -> str:
-    """Return the column of a split's scores that is compared."""
-    return f"{split} {sort}" if sort in _NAMES and split == VALID else split
+def _column(sort: str) -> str:
+    """Return the column that the rows are sorted by."""
+    return f"{VALID} {sort}" if sort in _NAMES else sort
+
+
+def _compared(sort: str) -> list[str]:
+    """Return the columns of scores that are compared: the means, and the one of the sorted collection."""
+    return [VALID, TEST, *([_column(sort)] if sort in _NAMES else [])]
 
 
 def leaderboard(settings: LeaderboardSettings) -> Leaderboard:
@@ -226,19 +240,18 @@ def _standing(row: dict) -> dict[str, str]:
 
 def _sort(table: pd.DataFrame, sort: str) -> pd.DataFrame:
     """Mark what scores stand on, and sort the rows; scores among equal marks, the largest group first."""
-    for split in (VALID, TEST):
-        compared = [sort] if sort in _NAMES and split == VALID else _NAMES
-        table[f"{split} programs"] = [
-            digest([programs.get(f"{split} {name}") for name in compared]) for programs in table["programs"]
+    for compared in _compared(sort):
+        every = [compared] if " " in compared else [f"{compared} {name}" for name in _NAMES]
+        table[f"{compared} programs"] = [
+            digest([programs.get(name) for name in every]) for programs in table["programs"]
         ]
-    split = VALID if sort in _NAMES else sort
-    column = _scores(sort, split)
+    column = _column(sort)
     rising = sort in ("hours", "run")
     table = table.drop(columns="programs")
     table = table.sort_values(column, ascending=rising, kind="stable", ignore_index=True)
-    if split not in (VALID, TEST):
+    if column not in _compared(sort):
         return table
-    group = _groups(table, sort, split)
+    group = _groups(table, column)
     order = group.where(group >= 0, len(table)).argsort(kind="stable")
     return table.iloc[order].reset_index(drop=True)
 
