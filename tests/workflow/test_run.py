@@ -15,7 +15,7 @@ import pytest
 from fastslow import cli
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.submission_checks import check_submission
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import atomic_path, read_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.run_record import record_run
@@ -199,12 +199,42 @@ def test_a_broken_model_of_ones_own_is_found_before_the_training(home, capsys):
     shutil.copytree(home / "runs" / "smoke" / "ranker-tile-xla-s0", user_run)
     (user_run / "predictions.npz").write_bytes(b"x")
     before = all_files(home)
-    assert run("submission", "ensemble.extra=runs/own/*", "gnn.epochs=3") == 1
-    said = capsys.readouterr().err
-    assert f"error: {user_run / 'predictions.npz'}: changed after it was written" in said
-    assert "features: 5 of 5" in said and "train" not in said
-    changed = {path for path, when in all_files(home).items() if before.get(path) != when}
-    assert changed == {home / "runs" / "smoke" / "run.json"}
+    typed = ("submission", "ensemble.extra=runs/own/*", "gnn.epochs=3", "overwrite=True")
+    refusal = f"{user_run / 'predictions.npz'}: changed after it was written"
+    for name in ((), ("name=smoke",)):
+        assert run(*typed, *name) == 1
+        assert f"error: {refusal}" in capsys.readouterr().err
+        assert all_files(home) == before, "what a command is refused for is not recorded"
+    assert run(*typed, "--plan") == 0
+    assert f"end with an error: {refusal}" in " ".join(capsys.readouterr().out.split())
+    steps = plan_of("preset=smoke", *typed[1:]).steps("ensemble")
+    with pytest.raises(DataError, match=re.escape(refusal)):  # where features are built by this command
+        execution.run_steps(steps, jobs=1)
+    assert all_files(home) == before
+
+
+@cases(
+    "setting, lost, said",
+    [
+        ("", "layout/xla/random/valid", "layout/xla/random/valid: no npz files"),
+        ("features.skip_valid=*none*", "tile/xla/train", "tile/xla/train: no npz files"),
+        ("predict_with=package", "layout/nlp/default/valid", "layout/nlp/default/valid: no npz files"),
+        ("features.layout.hlo_folder=/nope", "", "/nope: contains no .pb file"),
+    ],
+)
+def test_missing_files_are_an_error_of_the_plan_and_of_the_run(home, capsys, setting, lost, said):
+    """The command is refused before it writes anything, and its plan says why."""
+    words = ("submission", *filter(None, [setting]), "name=other")
+    folder = home / "data" / "sample" / "npz_all" / "npz" / lost
+    away = folder.with_name("away")
+    if lost:
+        folder.rename(away)
+    assert run(*words, "--plan") == 0
+    assert re.search(f"with an error: .*{said}", " ".join(capsys.readouterr().out.split()))
+    assert run(*words) == 1
+    assert said in capsys.readouterr().err and not (home / "runs" / "other").exists()
+    if lost:
+        away.rename(folder)
 
 
 def test_a_device_that_is_not_there_is_found_before_the_features(home, capsys):

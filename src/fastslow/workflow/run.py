@@ -23,10 +23,11 @@ from fastslow.core.settings import find_data, resolve
 from fastslow.evaluation.blend import BlendSettings, blend_submissions, write_blend
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.scores import solution_of
+from fastslow.features.nodes.protobuf import require_protobufs
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings, recipe_settings
 from fastslow.steps.network_settings import TrainSettings, differences
-from fastslow.workflow.outlook import print_outlook, print_wrapped
+from fastslow.workflow.outlook import look, print_outlook, print_wrapped
 from fastslow.workflow.presets import MODELS, PACKAGED, RULES
 from fastslow.workflow.run_settings import RunSettings, add_chosen, begin, make_plan, resume
 from fastslow.workflow.steps import DATA_ROOTS, Plan, Step, parse_overrides
@@ -178,10 +179,12 @@ def _check_run(settings: RunSettings, plan: Plan, steps: Sequence[Step]) -> None
 
     Raises:
         SettingsError: The cluster does not answer, a device is not there, or networks cannot start as wished.
-        DataError: A CSV of the competition or a trained model is broken.
+        DataError: A CSV of the competition or a trained model is broken, files are missing, or a model that
+            ``ensemble.extra`` names is broken or of other data.
     """
     check_scheduler(settings.cluster)
     check_ids(find_data(plan.data_root), [*plan.collections, *plan.filled])
+    _check_files(plan, steps)
     _check_trained(plan)
     _check_init(steps)
     if not settings.cluster:  # whose workers have other devices
@@ -195,6 +198,26 @@ def _refusal(settings: RunSettings, plan: Plan, steps: Sequence[Step]) -> str:
     except FastslowError as error:
         return str(error)
     return ""
+
+
+def _check_files(plan: Plan, steps: Sequence[Step]) -> None:
+    """Refuse missing files of any split, and models of the user's that do not fit features which are built.
+
+    Raises:
+        SettingsError: A pattern of ``skip_valid`` leaves no valid program.
+        DataError: A folder of programs or protobufs has no file, or a model is broken or of other data.
+    """
+    built = {step.settings.folder: step for step in steps if step.stage == "features"}
+    for step in built.values():
+        with plan.naming(*step.section.partition(".")[::2]):
+            if step.settings.hlo_folder:
+                require_protobufs(resolve(step.settings.hlo_folder))
+            step.settings.programs()
+    for step in steps:
+        if isinstance(step.settings, EnsembleSettings) and step.settings.extra:
+            current, _ = look(built[step.settings.features])
+            if current:  # others are checked once their features are
+                step.settings.check_extra()
 
 
 def _check_trained(plan: Plan) -> None:
@@ -245,7 +268,8 @@ def _check_patterns(plan: Plan, steps: Sequence[Step]) -> None:
             if isinstance(step.settings, EnsembleSettings):
                 step.settings.extra_folders()
             elif has_data and isinstance(step.settings, FeatureSettings) and step.settings.skip_valid:
-                step.settings.programs()
+                with contextlib.suppress(DataError):  # missing files, which _check_files names
+                    step.settings.programs()
 
 
 def _has_data(plan: Plan) -> bool:
