@@ -32,6 +32,13 @@ def test_only_the_order_of_the_rows_counts(tmp_path, rng):
 def test_what_is_no_layout_file_has_no_order(tmp_path):
     with pytest.raises(DataError, match=r"x\.npz: has no node_config_feat\. Give a layout file"):
         row_order(write_npz(tmp_path / "x.npz", tile_arrays(3)))
+    for value in (np.inf, 255, 0.5, np.nan):  # as the digests' type it would be another one
+        arrays = layout_arrays(3, configs=40)
+        arrays[CONFIGS] = arrays[CONFIGS].astype(np.float32)
+        arrays[CONFIGS][7, 1, 4] = value
+        said = rf"node_config_feat\[7, 1, 4\] is {value}.*, a whole number from -1 to 5 wanted"
+        with pytest.raises(DataError, match=said):
+            row_order(write_npz(tmp_path / "x.npz", arrays))
     with pytest.raises(
         DataError, match=r"none\.npz: no such file\. Check its name, or write or copy it again$"
     ):

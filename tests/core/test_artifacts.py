@@ -39,6 +39,10 @@ def test_a_file_appears_whole(tmp_path):
         temporary.write_text("whole")
     assert path.read_text() == "whole"
     assert os.listdir(path.parent) == ["x.csv"]
+    with pytest.raises(DataError, match=f"^{path}: no ID. Write"), atomic_path(path) as temporary:
+        raise DataError(temporary, "no ID", "Write it again")
+    with pytest.raises(DataError, match="^other: no ID"), atomic_path(path):
+        raise DataError("other", "no ID", "Write it again")
 
 
 WRITE_HALF = """

@@ -14,6 +14,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, ProgramFile, list_programs
+from fastslow.competition.layouts import MAX_DIMENSION
+from fastslow.competition.schema import refuse
 from fastslow.core.errors import DataError
 from fastslow.core.npz_io import read_headers, stream_rows
 
@@ -48,14 +50,19 @@ def row_order(path: Path) -> RowOrder:
     The type that the file stores them as does not count.
 
     Raises:
-        DataError: The file is missing or broken, or is no layout file.
+        DataError: The file is missing or broken, or is no layout file, or a value is no number of a layout.
     """
     if "node_config_feat" not in read_headers(path):
         raise DataError(path, "has no node_config_feat", "Give a layout file")
     whole = hashlib.sha256()
     rows = []
     for chunk in stream_rows(path, "node_config_feat"):
-        values = np.ascontiguousarray(chunk.reshape(len(chunk), -1), np.int8)
+        with np.errstate(invalid="ignore"):  # infinity becomes a number, and is refused
+            values = np.ascontiguousarray(chunk.reshape(len(chunk), -1), np.int8)
+        bad = values.reshape(chunk.shape) != chunk
+        refuse(
+            path, "node_config_feat", chunk, bad, f"a whole number from -1 to {MAX_DIMENSION}", row=len(rows)
+        )
         whole.update(values.data)
         rows += [hashlib.sha256(row.data).digest()[:8] for row in values]
     return RowOrder(whole.hexdigest()[:16], hashlib.sha256(b"".join(sorted(rows))).hexdigest()[:16])

@@ -26,7 +26,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     A reader sees the old file or the whole new one, never a part, also after a power failure. The temporary
     file is locked while its owner lives, see :func:`remove_abandoned`; the block writes into this very file.
-    A link stays one: the file that it leads to is written.
+    A link stays one: the file that it leads to is written. A DataError of the temporary file names ``path``.
 
     Raises:
         StorageError: The operating system refuses the file: disk full, read-only, no permission; or what has
@@ -48,6 +48,10 @@ def atomic_path(path: Path) -> Iterator[Path]:
                 yield temporary
                 os.fsync(owner)  # or a power failure could leave the new name with an empty file
                 os.replace(temporary, target)
+            except DataError as error:  # of content that was checked before it had its name
+                if error.args[0] == temporary:
+                    error.args = (path, *error.args[1:])
+                raise
             finally:
                 temporary.unlink(missing_ok=True)
                 os.close(owner)
