@@ -96,19 +96,21 @@ def test_it_names_scores_changes_times_and_notebooks(tmp_path):
         assert "Hello" in rendered and "<script" not in rendered and 'lang="en"' in rendered
 
 
-def test_a_notebook_is_rendered_again_only_where_it_is_newer(tmp_path):
+def test_pages_are_written_again_where_their_sources_changed_whatever_the_clock_said(tmp_path):
     csv, run = record(tmp_path, "mine")
-    folder = step(run, "training", 1.0)
-    write_submission_page(csv, run, {"training": folder})
-    page = folder / "notebook.html"
-    page.write_text("kept")
-    write_submission_page(csv, run, {"training": folder})
-    assert page.read_text() == "kept"
-    time = page.stat().st_mtime_ns + 10**9
-    (folder / "notebook.ipynb").touch()
-    os.utime(folder / "notebook.ipynb", ns=(time, time))
-    write_submission_page(csv, run, {"training": folder})
-    assert "Hello" in page.read_text()
+    steps = {"training": step(run, "training", 1.0)}
+    pages = [write_submission_page(csv, run, steps), steps["training"] / "notebook.html"]
+    sources = [csv.with_suffix(".json"), steps["training"] / "notebook.ipynb"]
+    made = [page.stat().st_ino for page in pages]
+    for source in sources:
+        os.utime(source, ns=(2**62, 2**62))  # a clock that was ahead changes nothing
+    write_submission_page(csv, run, steps)
+    assert [page.stat().st_ino for page in pages] == made
+    for source, old, new in zip(sources, ("0.85", "Hello"), ("0.95", "Goodbye"), strict=True):
+        source.write_text(source.read_text().replace(old, new))
+        os.utime(source, ns=(0, 0))
+    write_submission_page(csv, run, steps)
+    assert "0.950" in pages[0].read_text() and "Goodbye" in pages[1].read_text()
 
 
 @pytest.mark.parametrize("scored", [True, False])

@@ -3,7 +3,7 @@
 import html
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
-from fastslow.core.files import atomic_path
+from fastslow.core.files import atomic_path, digest, file_digest
 from fastslow.core.shown import Number, Section, make_document, make_page, picture, sentences
 from fastslow.core.tables import percent, table_html
 from fastslow.ensemble.baselines import BASELINES
@@ -36,7 +36,7 @@ pre { overflow-x: auto; background: #f2f4f7; padding: .5rem; border-radius: .3re
 def write_submission_page(csv: Path, runs: Path, steps: Mapping[str, Path]) -> Path:
     """Write a submission's page beside it, and each step's executed notebook as HTML beside the notebook.
 
-    A page that is as new as the submission's record and the notebooks is left as it is.
+    A page that was made from the same files is left as it is: its last line has a digest of their content.
 
     Args:
         csv: The submission; its record is beside it.
@@ -50,7 +50,10 @@ def write_submission_page(csv: Path, runs: Path, steps: Mapping[str, Path]) -> P
         DataError: The record is missing or broken.
     """
     path = csv.with_suffix(".html")
-    if _is_current(path, [csv.with_suffix(".json"), *(folder / NOTEBOOK for folder in steps.values())]):
+    notebooks = _notebooks(csv, steps)
+    sources = {"": csv.with_suffix(".json")} | {name: folder / NOTEBOOK for name, folder in steps.items()}
+    made_from = _made_from(sources)
+    if _is_current(path, made_from):
         return path
     record = read_submission_record(csv, "table", "valid_mean", "test_mean")
     table = pd.DataFrame(record["table"])
@@ -61,23 +64,26 @@ def write_submission_page(csv: Path, runs: Path, steps: Mapping[str, Path]) -> P
         _changes(record, before, runs),
         _times(steps),
         _warnings(record, steps),
-        _notebooks(csv, steps),
+        notebooks,
     ]
     if record.get("distances"):
         by_distance = table_html(readable_distances(record["distances"]))
         parts.insert(1, Section("Scores by distance", f"<p>{DISTANCES}:</p>\n{by_distance}"))
     text = make_page(csv.stem, "Submission", _verdict(record, table), _numbers(record, steps), parts)
     with atomic_path(path) as temporary:
-        temporary.write_text(text)
+        temporary.write_text(text + made_from)
     return path
 
 
-def _is_current(page: Path, sources: Iterable[Path]) -> bool:
-    """Return whether a page is there, and as new as each of its sources that is there."""
-    if not page.is_file():
-        return False
-    written = page.stat().st_mtime_ns
-    return all(written >= source.stat().st_mtime_ns for source in sources if source.is_file())
+def _made_from(sources: Mapping[str, Path]) -> str:
+    """Return the last line of a page: a digest of the sources that are there, which tells no times."""
+    content = {name: file_digest(path) for name, path in sources.items() if path.is_file()}
+    return f"<!-- made from {digest(content)} -->\n"
+
+
+def _is_current(page: Path, made_from: str) -> bool:
+    """Return whether a page is there and ends in this line."""
+    return page.is_file() and page.read_bytes().endswith(made_from.encode())
 
 
 def _verdict(record: Mapping, table: pd.DataFrame) -> str:
@@ -224,7 +230,7 @@ def _warnings(record: Mapping, steps: Mapping[str, Path]) -> Section:
 
 
 def _notebooks(csv: Path, steps: Mapping[str, Path]) -> Section:
-    """Render the executed notebooks that are newer than their page, and link all, the longest first."""
+    """Render the executed notebooks, and link all, the longest first."""
     seconds = _seconds(steps)
     items = []
     for name in (*seconds, *(name for name in steps if name not in seconds)):
@@ -238,13 +244,14 @@ def _notebooks(csv: Path, steps: Mapping[str, Path]) -> Section:
 
 
 def _render(notebook: Path, title: str) -> Path:
-    """Write an executed notebook as HTML beside it, unless that is as new; return the page."""
+    """Write an executed notebook as HTML beside it, unless that was made from it; return the page."""
     page = notebook.with_suffix(".html")
-    if _is_current(page, [notebook]):
+    made_from = _made_from({title: notebook})
+    if _is_current(page, made_from):
         return page
     from nbconvert import HTMLExporter  # seconds
 
     body, _ = HTMLExporter(template_name="basic").from_filename(str(notebook))
     with atomic_path(page) as temporary:
-        temporary.write_text(make_document(title, _NOTEBOOK_STYLE, body))
+        temporary.write_text(make_document(title, _NOTEBOOK_STYLE, body) + made_from)
     return page
