@@ -170,14 +170,20 @@ lint: $(TESTED) ## Check style and types of the code, and that notebooks carry n
 	@"$$VENV/bin/mypy"
 
 clean: ## Remove what was made here or in FASTSLOW_HOME: NAME=run of one run, NAME=all of every run (keeps data and .venv)
-	@cd "$${FASTSLOW_HOME:-.}" || exit 0; case "$$NAME" in \
-	  "") found=$$(find features runs submissions -mindepth 1 -maxdepth 1 ! -name README.md 2>/dev/null | sort); \
-	    [ -n "$$found" ] || exit 0; printf '%s\n' "$$found" >&2; \
-	    echo "nothing was removed: type make clean NAME=all to remove all of these, or NAME=run for those of one run" >&2; exit 1;; \
-	  all) find features runs submissions -mindepth 1 ! -name README.md -delete 2>/dev/null; exit 0;; \
-	  */*|.*|README.md) echo "NAME=$$NAME is no name of a run" >&2; exit 1;; esac; \
-	for made in "features/$$NAME" "runs/$$NAME" "submissions/$$NAME".csv "submissions/$$NAME".json "submissions/$$NAME".png "submissions/$$NAME".html; do \
-	  if [ -e "$$made" ]; then rm -r -- "$$made" && echo "removed $$made"; fi; done
+	@cd "$${FASTSLOW_HOME:-.}" || exit 1; case "$$NAME" in \
+	  ""|all) set -- features/* features/.[!.]* runs/* runs/.[!.]* submissions/* submissions/.[!.]*;; \
+	  */*|.*|README.md) echo "NAME=$$NAME is no name of a run" >&2; exit 1;; \
+	  *) set -- "features/$$NAME" "runs/$$NAME" "submissions/$$NAME".csv "submissions/$$NAME".json "submissions/$$NAME".png "submissions/$$NAME".html;; esac; \
+	found=; failed=0; for made in "$$@"; do \
+	  if [ ! -e "$$made" ] && [ ! -L "$$made" ] || [ "$${made##*/}" = README.md ]; then continue; fi; \
+	  found=yes; target=$$(readlink "$$made"); \
+	  if [ -z "$$NAME" ]; then echo "$$made" >&2; \
+	  elif ! rm -rf -- "$$made"; then failed=1; \
+	  else echo "removed $$made$${target:+, a link; not what it leads to: $$target}"; fi; done; \
+	case "$$NAME:$$found" in \
+	  :|all:*) ;; \
+	  :yes) echo "nothing was removed: type make clean NAME=all to remove all of these, or NAME=run for those of one run" >&2; failed=1;; \
+	  *:) echo "there is no run $$NAME: make clean lists what there is" >&2; failed=1;; esac; exit $$failed
 
 setup: $(READY) ## Only make the environment
 

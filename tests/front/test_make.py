@@ -407,6 +407,33 @@ def test_clean_of_one_run_removes_that_run_and_says_what(tmp_path):
     assert files_in(tmp_path) == set(kept)
 
 
+def test_clean_that_removes_nothing_or_not_all_is_an_error(tmp_path):
+    write_all(tmp_path, ["runs/mine/run.json", "bin/rm"])
+    (tmp_path / "bin/rm").write_text("#!/bin/sh\necho no permission >&2\nexit 1\n")
+    (tmp_path / "bin/rm").chmod(0o755)
+    unknown = make("clean", "NAME=nosuch", folder=tmp_path)
+    assert unknown.returncode and "there is no run nosuch" in unknown.stderr
+    for name in ("mine", "all"):
+        path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        refused = make("clean", f"NAME={name}", folder=tmp_path, PATH=path)
+        assert refused.returncode and "no permission" in refused.stderr and not refused.stdout
+
+
+def test_clean_finds_what_linked_folders_hold_and_says_what_it_leaves(tmp_path):
+    write_all(tmp_path, ["disk/runs/mine/run.json", "disk/features of mine/a.npz", "features/README.md"])
+    (tmp_path / "runs").symlink_to("disk/runs")
+    (tmp_path / "features/mine").symlink_to("../disk/features of mine")
+    assert "features/mine\nruns/mine\n" in make("clean", folder=tmp_path).stderr
+    for name in ("mine", "all"):
+        done = make("clean", f"NAME={name}", folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        if name == "mine":
+            link = "removed features/mine, a link; not what it leads to: ../disk/features of mine"
+            assert done.stdout.splitlines() == [link, "removed runs/mine"]
+            write_all(tmp_path, ["runs/mine/run.json"])
+    assert files_in(tmp_path) == {"disk/features of mine/a.npz", "features/README.md"}
+
+
 def test_clean_follows_fastslow_home(tmp_path):
     here, home = (tmp_path / name / "runs" / "sample" / "model.pt" for name in ("here", "my home"))
     for path in (here, home):
@@ -415,6 +442,8 @@ def test_clean_follows_fastslow_home(tmp_path):
     done = make("clean", "NAME=all", folder=tmp_path / "here", FASTSLOW_HOME=str(tmp_path / "my home"))
     assert done.returncode == 0, done.stderr
     assert here.is_file() and not home.exists()
+    lost = make("clean", "NAME=all", folder=tmp_path / "here", FASTSLOW_HOME=str(tmp_path / "lost"))
+    assert lost.returncode and "lost" in lost.stderr
 
 
 def test_lint_runs_every_checker():
