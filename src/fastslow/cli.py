@@ -30,7 +30,10 @@ SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", 
 ALL, JSON, QUIET = "--all", "--json", "--quiet"
 WITH_JSON = ("convert", "measure", "rank", "tune", "fleet", "place", "leaderboard", "compare")
 WITH_ALL = ("compare",)  # its rows, not its help
-WRITTEN_AT_THE_END = ("measure", "place")  # interrupted, these have nothing to resume from
+LEFT = {  # by commands that do not resume, where they are interrupted
+    "measure": "what was measured is kept for rank and tune; the same command measures anew",
+    "place": "nothing was written",
+}
 FLAGS = ("plan", "wide")  # options that may be given without a value
 FACTORY = "make_sample"
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -277,9 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: the memory that this process may have is used up. {remedy}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        left = "the same command resumes where it stopped"
-        if words[:1] and words[0] in WRITTEN_AT_THE_END:
-            left = "nothing was written"
+        left = LEFT.get("".join(words[:1]), "the same command resumes where it stopped")
         print(f"\ninterrupted; {left}", file=sys.stderr)
         return INTERRUPTED
     return 0

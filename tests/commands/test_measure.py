@@ -1,5 +1,6 @@
 """The command ``measure``: its table is one that ``rank known=`` reads."""
 
+import contextlib
 import shlex
 
 import numpy as np
@@ -11,10 +12,12 @@ pytest.importorskip("jax", reason="jax is not installed (pip install -e '.[test]
 import fastslow  # noqa: E402
 from fastslow.core.errors import DataError, SettingsError  # noqa: E402
 from fastslow_programs.commands.measure import measure_program  # noqa: E402
+from fastslow_programs.compiler.bench import Times  # noqa: E402
 from fastslow_programs.program.configurations import identify  # noqa: E402
 from fastslow_programs.program.convert import make_program  # noqa: E402
 from fastslow_programs.program.program_settings import MeasureSettings  # noqa: E402
 from fastslow_programs.ranking.known_runtimes import read_known  # noqa: E402
+from fastslow_programs.tuning import measurement  # noqa: E402
 from fastslow_programs.tuning.evaluators import ROUNDS  # noqa: E402
 from helpers.cases import cases  # noqa: E402
 from helpers.dot_module import SMALL_TEXT  # noqa: E402
@@ -51,6 +54,30 @@ def test_runtimes_are_known_to_a_ranking_of_a_larger_draw(tmp_path):
     number, unit = facts["time of the default"].split()
     default_ns = float(number.replace(",", "")) * {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1}[unit]
     assert 0.2 * default_ns < table["runtime"].median() < 5 * default_ns
+
+
+def test_an_interruption_keeps_what_was_measured(tmp_path, monkeypatch):
+    class Bench:
+        def __init__(self, *_):
+            self.calls = 0
+
+        def running(self):
+            return contextlib.nullcontext(self.times)
+
+        def times(self, modules):
+            self.calls += 1
+            if self.calls == 2:
+                raise KeyboardInterrupt
+            ran = [""] * (len(modules) - 1)
+            return Times(np.ones((ROUNDS, 2 + len(modules))), [*ran, "crashed"])
+
+    monkeypatch.setattr(measurement, "Bench", Bench)
+    monkeypatch.setattr(measurement, "_BATCH", 4)
+    (tmp_path / "small.hlo").write_text(SMALL_TEXT)
+    settings = MeasureSettings(source=str(tmp_path / "small.hlo"), configs=8, data_root=str(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        measure_program(settings)
+    assert [*make_program(settings.replace(cache=True)).known.values()] == [[1.0]] * 3
 
 
 def test_the_table_of_another_program_is_not_replaced(tmp_path):

@@ -169,7 +169,7 @@ def test_ctrl_c_says_that_the_command_resumes(capsys, monkeypatch):
     assert "the same command resumes where it stopped" in capsys.readouterr().err
     monkeypatch.setattr("fastslow_programs.commands.measure.measure_program", interrupted)
     assert cli.main(["measure", __file__.replace("test_cli", "test_api") + ":make"]) == cli.INTERRUPTED
-    assert "interrupted; nothing was written" in capsys.readouterr().err
+    assert "interrupted; what was measured is kept for rank and tune" in capsys.readouterr().err
 
 
 def test_the_first_two_words_may_be_the_runs_and_dashes_are_allowed():

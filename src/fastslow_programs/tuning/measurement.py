@@ -30,7 +30,7 @@ from fastslow_programs.program.program_settings import MeasureSettings
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.tuning.confirmation import FEWEST
 from fastslow_programs.tuning.evaluators import serialised
-from fastslow_programs.tuning.measurement_result import Measurement, fastest_config
+from fastslow_programs.tuning.measurement_result import Measurement, fastest_config, median_ratios
 from fastslow_programs.tuning.target import read_local
 
 _UNREAD = dict.fromkeys(
@@ -61,7 +61,8 @@ def measure_source(settings: MeasureSettings) -> Measurement:
 
     Args:
         settings: The source, the number of configurations and the limit of a compile. A digest of the
-            program is written to the folder of the measurements, and of a function its HLO.
+            program is written to the folder of the measurements, and of a function its HLO. What each batch
+            gave is kept there for later rankings and searches, also where the next one is interrupted.
 
     Raises:
         SettingsError: JAX is not installed, or the program does not run here.
@@ -85,9 +86,15 @@ def measure_source(settings: MeasureSettings) -> Measurement:
     program = make_program(settings)
     drawn = [decode(row, program.nodes) for row in program.arrays["node_config_feat"]]
     modules = [bind_differences(local.module, layouts, program.nodes) for layouts in drawn]
+    kept = _kept(program, settings)
+    batches: list[Times] = []
     starts = progress(range(0, len(modules), _BATCH), desc="measure", unit="batch")
     with Bench(local, ROUNDS, settings.seconds).running() as times, ticking(starts):
-        batches = [times(modules[start : start + _BATCH]) for start in starts]
+        for start in starts:
+            batch = times(modules[start : start + _BATCH])
+            values = median_ratios(batch.ratios, batch.failures)
+            kept.add((drawn[start + n], value) for n, value in values.items())
+            batches.append(batch)
         failures = [failure for batch in batches for failure in batch.failures]
         if all(failures):
             remedy = "Give more time (seconds=1200), or a program that this machine compiles and runs"
@@ -96,6 +103,10 @@ def measure_source(settings: MeasureSettings) -> Measurement:
         fastest = fastest_config(program, measurement.ratios)
         paired = [] if fastest is None else _compare(modules[fastest], times)
     return replace(measurement, paired=paired)
+
+
+def _kept(program: ConvertedProgram, settings: MeasureSettings) -> Measured:
+    return Measured(resolve(settings.data_root), program.module, program.nodes, device_identity())
 
 
 def _join(
@@ -153,15 +164,11 @@ def _claim_table(settings: MeasureSettings, module: Module) -> None:
 
 
 def write_measurement(measurement: Measurement, settings: MeasureSettings) -> dict[str, Any]:
-    """Write the table and the page, and keep the values for later rankings and searches.
+    """Write the table and the page.
 
     Returns:
         What to show, by name.
     """
-    program = measurement.program
-    kept = Measured(resolve(settings.data_root), program.module, program.nodes, device_identity())
-    drawn = program.arrays["node_config_feat"]
-    kept.add((decode(drawn[n], program.nodes), value) for n, value in measurement.ratios.items())
     path = table_path(settings)
     with atomic_path(path) as temporary:
         measurement.table.to_csv(temporary, index=False)
@@ -169,5 +176,6 @@ def write_measurement(measurement: Measurement, settings: MeasureSettings) -> di
     with atomic_path(page) as temporary:
         temporary.write_text(measurement.page(settings.program))
     ranked = shlex.join(["fastslow", "rank", measurement.source, f"known={path}"])
-    files = {"table": path, "page": page, "kept for rank and tune": kept.path}
+    kept = _kept(measurement.program, settings).path
+    files = {"table": path, "page": page, "kept for rank and tune": kept}
     return measurement.facts | files | {TO_RANK: ranked}

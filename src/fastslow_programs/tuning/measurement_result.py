@@ -69,9 +69,7 @@ class Measurement(Shown):
     @cached_property
     def ratios(self) -> dict[int, float]:
         """Position of each configuration that ran, and the median of its time over the default's."""
-        ran = [number for number, failure in enumerate(self.failures) if not failure]
-        medians: list[float] = np.median(self.rounds[:, ran], 0).tolist()
-        return dict(zip(ran, medians, strict=True))
+        return median_ratios(self.rounds, self.failures)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -200,6 +198,13 @@ class Measurement(Shown):
     def _in_words(self, config: int) -> str:
         """Return what a configuration changes in the default."""
         return describe_differences(self._choices, config)
+
+
+def median_ratios(rounds: np.ndarray, failures: Sequence[str]) -> dict[int, float]:
+    """Return the median of ``rounds`` of each configuration that ran, by its position."""
+    ran = [number for number, failure in enumerate(failures) if not failure]
+    medians: list[float] = np.median(rounds[:, ran], 0).tolist()
+    return dict(zip(ran, medians, strict=True))
 
 
 def fastest_config(program: ConvertedProgram, ratios: dict[int, float]) -> int | None:
