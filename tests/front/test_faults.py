@@ -1,11 +1,13 @@
 """Faults of files and processes: the same command completes with the same bytes, or says what to do."""
 
+import contextlib
 import itertools
 import os
 import re
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 
@@ -148,6 +150,35 @@ def test_a_kernel_is_forked_with_the_threads_of_its_step(tmp_path, monkeypatch):
         server.kill()
         server.wait()
     step_environment.reset(before)
+
+
+@cases("code", [forked_kernels._LAUNCH, forked_kernels._SERVE])
+def test_a_process_that_still_imports_ends_with_the_one_that_started_it(tmp_path, code):
+    (tmp_path / "ipykernel").mkdir()
+    (tmp_path / "ipykernel/__init__.py").write_text("open('begun', 'w'); import time; time.sleep(600)")
+    start = "import os, subprocess, sys; from fastslow.workflow.forked_kernels import _leashed; "
+    start += f"print(subprocess.Popen(_leashed({code!r}, '0'), stdout=subprocess.DEVNULL).pid, flush=True); "
+    start += "import pathlib, time\nwhile not pathlib.Path('begun').exists(): time.sleep(0.05)"
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    words = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": path}, "text": True}
+    number = int(subprocess.run([sys.executable, "-c", start], stdout=subprocess.PIPE, **words).stdout)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        orphan = psutil.Process(number)
+        try:
+            orphan.wait(30)
+        finally:
+            orphan.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked there")
+def test_a_server_of_kernels_that_was_killed_is_named_with_a_remedy(tmp_path, monkeypatch):
+    monkeypatch.setattr(forked_kernels, "_servers", {})
+    monkeypatch.setattr(forked_kernels, "_SERVE", "import os; os.kill(os.getpid(), 9)")
+    said = (
+        "its kernel did not start: RuntimeError: the process that forks kernels ended with status -9"
+    )
+    with pytest.raises(execution.StepError, match=f"{said}; where memory ran out"):
+        execution.run_step(small_step(tmp_path, "1"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="kernels have ports there")

@@ -28,6 +28,7 @@ from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.evaluation.training_files import METRICS, NOTEBOOK
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings
+from fastslow.workflow.forked_kernels import FEWER
 from fastslow.workflow.job_plan import PlannedKernel, StepPool
 from fastslow.workflow.outlook import look
 from fastslow.workflow.step_pools import step_pool
@@ -40,7 +41,7 @@ _BAR = (
     "{n_fmt}/{total_fmt} [{elapsed}]{postfix}"  # 80 characters hold a step and its score, no bar beside them
 )
 START_SECONDS = 300  # a kernel that dies is noticed at once; many on a busy machine start slowly
-_KERNEL_DIED = "the kernel was killed; where memory ran out, run fewer notebooks at a time (JOBS=1)"
+_KERNEL_DIED = f"the kernel was killed; {FEWER}"
 _KERNEL_OPTIONS = (
     "--IPKernelApp.log_level=CRITICAL",  # it warns of its own shutdown
     "--InlineBackend.print_figure_kwargs={'bbox_inches': None}",  # with "tight" a figure is drawn twice
@@ -99,7 +100,7 @@ def _reason(error: Exception) -> str:
         return _KERNEL_DIED
     name = getattr(error, "ename", type(error).__name__)
     text = getattr(error, "evalue", str(error))
-    return f"{name}: {text or 'it gives no reason; where memory ran out, run fewer notebooks (JOBS=1)'}"
+    return f"{name}: {text or f'it gives no reason; {FEWER}'}"
 
 
 def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:

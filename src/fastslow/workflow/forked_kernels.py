@@ -3,6 +3,7 @@
 That process imports next to no code of fastslow, so a kernel has the code that is on disk when it starts.
 """
 
+import contextlib
 import gc
 import importlib
 import itertools
@@ -40,8 +41,16 @@ ENTRIES = (
     "fastslow.steps.submission:make_submission",
 )
 """Functions that notebooks call; each Jupyter kernel computes fingerprints of the source that they reach."""
+FEWER = "where memory ran out, run fewer notebooks at a time (JOBS=1)"
+"""Remedy where a process was killed, which may be of any other cause."""
 _FORKS = sys.platform == "linux"
-_SERVE = "import sys; from {module} import fork_kernels; fork_kernels(int(sys.argv[1]))"
+# what a process that is started here runs first, before imports that take seconds
+_LEASH = (
+    f"import sys; from {end_with_parent.__module__} import end_with_parent;"
+    "end_with_parent(int(sys.argv.pop(1)));"
+)
+_LAUNCH = f"{_LEASH} from ipykernel.kernelapp import launch_new_instance; launch_new_instance()"
+_SERVE = f"{_LEASH} from {__name__} import fork_kernels; fork_kernels(int(sys.argv[1]))"
 _WATCH = "--IPKernelApp.exec_lines=__import__('{module}', fromlist='x').end_with_parent({parent})"
 
 
@@ -53,9 +62,11 @@ class ForkedKernel(LocalProvisioner):
 
     async def launch_kernel(self, cmd: list[str], **options: Any) -> KernelConnectionInfo:
         """Start the kernel, which ends with this process; return how to reach it."""
-        if not next(_started) or not _FORKS or cmd[:3] != [sys.executable, "-m", "ipykernel_launcher"]:
+        if cmd[:3] != [sys.executable, "-m", "ipykernel_launcher"]:  # of another kernelspec
             watch = _WATCH.format(module=end_with_parent.__module__, parent=os.getpid())
             return await super().launch_kernel([*cmd, watch], **options)
+        if not next(_started) or not _FORKS:
+            return await super().launch_kernel(_leashed(_LAUNCH, *cmd[3:]), **options)
         self.cwd = options.get("cwd") or os.getcwd()
         self.process = _Forked(_fork(cmd[3:], options["env"], self.cwd))
         self.pid = self.pgid = self.process.pid
@@ -85,6 +96,11 @@ class _Forked:
         self.send_signal(signal.SIGKILL)
 
 
+def _leashed(code: str, *arguments: str) -> list[str]:
+    """Return the command line of Python code that begins with ``_LEASH``."""
+    return [sys.executable, "-c", code, str(os.getpid()), *arguments]
+
+
 _started = itertools.count()  # numbers of this process's kernels
 _servers: dict[str, tuple[Any, Any]] = {}  # process and its lines, by the number of threads
 _lock = threading.Lock()
@@ -101,16 +117,18 @@ def _fork(arguments: list[str], environment: dict[str, str], folder: str) -> int
         if threads not in _servers or _servers[threads][0].poll() is not None:
             _servers[threads] = _start_server(environment)
         process, lines = _servers[threads]
-        print(json.dumps([arguments, environment, folder]), file=lines, flush=True)
-        if answer := lines.readline():
-            return int(answer)
-        raise RuntimeError(f"the process that forks kernels ended with status {process.wait()}")
+        with contextlib.suppress(ConnectionError):  # it ended without reading the line
+            print(json.dumps([arguments, environment, folder]), file=lines, flush=True)
+            if answer := lines.readline():
+                return int(answer)
+        status = process.wait()
+        raise RuntimeError(f"the process that forks kernels ended with status {status}; {FEWER}")
 
 
 def _start_server(environment: dict[str, str]) -> tuple[Any, Any]:
     ours, theirs = socket.socketpair()
     with theirs:
-        words = [sys.executable, "-c", _SERVE.format(module=__name__), str(theirs.fileno())]
+        words = _leashed(_SERVE, str(theirs.fileno()))
         apart: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
         process = subprocess.Popen(words, env=environment, pass_fds=[theirs.fileno()], **apart)
     return process, ours.makefile("rw")
