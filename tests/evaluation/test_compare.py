@@ -96,6 +96,12 @@ def test_two_runs_are_compared_graph_by_graph(settings, features, tmp_path, caps
     assert all(f"| {graph} " in printed for graph in truth)
     plot = tmp_path / "runs" / "comparisons" / "runs-near--runs-far--competition-valid.png"
     assert plot.stat().st_size > 5000
+    shutil.rmtree(plot.parent)
+    plot.parent.touch()  # no plot can be written there
+    assert compare_runs(settings).results.equals(compare_models(settings).results)
+    said = capsys.readouterr()
+    assert " too few programs for a verdict" in said.out and "plot: " not in said.out
+    assert said.err.startswith("warning: ") and "is no folder" in said.err
 
 
 def test_a_manifest_with_the_scores_of_other_programs_is_refused(settings):

@@ -114,12 +114,16 @@ def small_step(home, source):
 
 FULL = "from fastslow.core import errors; raise errors.StorageError('x', 'the disk is full', 'Free space')"
 
+OPEN = "features out: OSError: [Errno 24] Too many open files. Raise the limit (ulimit -n 65536) or run fewer"
+
 
 @cases(
     "source, options, said",
     [
         ("raise MemoryError", (), "features out: MemoryError: it gives no reason; where memory ran out"),
         ("import os; os.kill(os.getpid(), 9)", (), "features out: the kernel was killed"),
+        ("raise OSError(24, 'Too many open files')", (), OPEN),
+        ("raise RuntimeError('no: [Errno 28] No space left on device')", (), "device. Free space, or set"),
         (FULL, (), "features out: StorageError: x: the disk is full. Free space"),
         (
             "1",
@@ -174,9 +178,7 @@ def test_a_process_that_still_imports_ends_with_the_one_that_started_it(tmp_path
 def test_a_server_of_kernels_that_was_killed_is_named_with_a_remedy(tmp_path, monkeypatch):
     monkeypatch.setattr(forked_kernels, "_servers", {})
     monkeypatch.setattr(forked_kernels, "_SERVE", "import os; os.kill(os.getpid(), 9)")
-    said = (
-        "its kernel did not start: RuntimeError: the process that forks kernels ended with status -9"
-    )
+    said = "its kernel did not start: RuntimeError: the process that forks kernels ended with status -9"
     with pytest.raises(execution.StepError, match=f"{said}; where memory ran out"):
         execution.run_step(small_step(tmp_path, "1"))
 

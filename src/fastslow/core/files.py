@@ -154,6 +154,17 @@ def remove_abandoned(folder: Path) -> None:
                 os.close(descriptor)
 
 
+@contextlib.contextmanager
+def only_warned() -> Iterator[None]:
+    """Print an error of a file in this block as a warning: of something without which a result stands."""
+    try:
+        yield
+    except BrokenPipeError:  # of what is printed
+        raise
+    except (DataError, OSError) as error:
+        print(f"warning: {error}", file=sys.stderr)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write JSON atomically, keys in the order given."""
     with atomic_path(path) as temporary:

@@ -28,6 +28,7 @@ from fastslow.core.figures import (
     say_shortened,
     shortened_names,
 )
+from fastslow.core.files import only_warned
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.shown import Shown
@@ -521,7 +522,7 @@ def compare_runs(settings: CompareSettings) -> Comparison:
     """Print :func:`compare_models`, and draw each pair.
 
     Plots are in ``runs/comparisons``, named by both, by the metric and by the split; the one that ends in
-    ``differences`` has all collections.
+    ``differences`` has all collections. Where they cannot be written a warning says so.
 
     Raises:
         SettingsError: One is a run and the other a model, or they have no collection in common.
@@ -529,6 +530,7 @@ def compare_runs(settings: CompareSettings) -> Comparison:
     """
     comparison = compare_models(settings)
     pairs = pairs_of_models(settings)
+    plots = {}
     for (ones, others), row in zip(pairs.values(), comparison.results.to_dict("records"), strict=False):
         names = _full_names(ones, others)
         table = comparison.programs[_without_seed(ones)]
@@ -540,15 +542,17 @@ def compare_runs(settings: CompareSettings) -> Comparison:
         if len(pairs) == 1:  # one test; a verdict on each of several would be a test too many
             title = f"{verdict(row, names, settings.metric)}: {difference}"
         models = [str(read_run_manifest(folders[0])["settings"].get("model")) for folders in (ones, others)]
-        save_figure(plot_comparison(table, names, title, (models[0], models[1])), path)
+        plots[path] = plot_comparison(table, names, title, (models[0], models[1]))
         if settings.all:
-            print(f"{names[0]} minus {names[1]}: {difference}\n\n{table_text(table)}\n\nplot: {path}\n")
+            print(f"{names[0]} minus {names[1]}: {difference}\n\n{table_text(table)}\n")
     print_comparison(comparison)
     folders = settings.folders()
     path = _picture(settings, _full_names(folders[:1], folders[1:]), "-differences")
-    (figure,) = comparison.figures()
-    save_figure(figure, path)
-    print(f"plot: {path}, with one of each collection beside it; a row for each program: --all")
+    (plots[path],) = comparison.figures()
+    with only_warned():
+        for picture, figure in plots.items():
+            save_figure(figure, picture)
+        print(f"plot: {path}, with one of each collection beside it; a row for each program: --all")
     return comparison
 
 

@@ -95,7 +95,7 @@ class LightGBMTrees:
 
     def save(self, path: Path, count: int) -> None:
         """See :class:`fastslow.rankers.libraries.Trees`."""
-        self._booster.save_model(path, num_iteration=count)
+        path.write_text(self._booster.model_to_string(num_iteration=count))
 
 
 def _dataset(sample: Sample, reference: "lightgbm.Dataset | None" = None) -> "lightgbm.Dataset":

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -19,8 +20,8 @@ from papermill.exceptions import PapermillExecutionError
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.submission_checks import check_submission
 from fastslow.core.artifacts import read_manifest
-from fastslow.core.errors import FastslowError, counted
-from fastslow.core.files import atomic_path
+from fastslow.core.errors import FastslowError, counted, storage_error
+from fastslow.core.files import atomic_path, only_warned
 from fastslow.core.progress import progress, ticking
 from fastslow.core.settings import PROJECT, find_data, resolve
 from fastslow.evaluation.score_tables import format_distances, format_scores
@@ -42,6 +43,7 @@ _BAR = (
 )
 START_SECONDS = 300  # a kernel that dies is noticed at once; many on a busy machine start slowly
 _KERNEL_DIED = f"the kernel was killed; {FEWER}"
+_ERRNO = re.compile(r"\[Errno (\d+)\]")  # in the text of an OSError, whatever raised it again
 _KERNEL_OPTIONS = (
     "--IPKernelApp.log_level=CRITICAL",  # it warns of its own shutdown
     "--InlineBackend.print_figure_kwargs={'bbox_inches': None}",  # with "tight" a figure is drawn twice
@@ -95,11 +97,15 @@ def _literal(path: Path) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return why a notebook ended; no error has an empty reason."""
+    """Return why a notebook ended; no error has an empty reason, and one of the system has its remedy."""
     if isinstance(error, DeadKernelError):
         return _KERNEL_DIED
     name = getattr(error, "ename", type(error).__name__)
     text = getattr(error, "evalue", str(error))
+    number = _ERRNO.search(text)
+    code = int(number[1]) if number else getattr(error, "errno", None)
+    if code and (explained := storage_error(OSError(code, text))):
+        return f"{name}: {text}. {explained.args[2]}"
     return f"{name}: {text or f'it gives no reason; {FEWER}'}"
 
 
@@ -215,9 +221,10 @@ def report(plan: Plan) -> None:
     from fastslow.views.submission_page import write_submission_page  # matplotlib
 
     steps = {step.name: resolve(step.settings.folder) for step in plan.steps()}
-    with counting("page"):
-        page = write_submission_page(csv, resolve(f"runs/{plan.name}"), steps)
-    print(f"page: {page}")
+    with only_warned():
+        with counting("page"):
+            page = write_submission_page(csv, resolve(f"runs/{plan.name}"), steps)
+        print(f"page: {page}")
 
 
 @contextlib.contextmanager

@@ -6,14 +6,13 @@ configurable node, and holds each value once, so that a study may add its values
 """
 
 import contextlib
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from fastslow.competition.runtimes import are_runtimes
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.files import digest, read_json, write_json, writer_lock
+from fastslow.core.files import digest, only_warned, read_json, write_json, writer_lock
 from fastslow.hlo.messages import Module
 from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.device import device_identity
@@ -56,14 +55,14 @@ class Measured:
     def read(self) -> dict[Configuration, list[float]]:
         """Return the values by configuration; none, with a warning that names it, of a damaged file."""
         kept: dict[str, list[float]] = {}
-        with _warning():
+        with only_warned():
             kept = self._read()
         configurations = {self._parse(outputs): values for outputs, values in kept.items()}
         return {codes: values for codes, values in configurations.items() if codes is not None}
 
     def add(self, values: Iterable[tuple[Layouts, float]]) -> None:
         """Add values of configurations; a folder that cannot be written gives a warning."""
-        with _warning(), writer_lock(self.path.parent):
+        with only_warned(), writer_lock(self.path.parent):
             kept = self._read()
             for layouts, value in values:
                 already = kept.setdefault(self._outputs(layouts), [])
@@ -91,14 +90,6 @@ class Measured:
         layout = dict(zip((node.node for node in self._nodes), outputs.split(), strict=False))
         options = [_option(choice, {layout.get(node) for node in choice.nodes}) for choice in self._choices]
         return None if None in options else tuple(options)
-
-
-@contextlib.contextmanager
-def _warning() -> Iterator[None]:
-    try:
-        yield
-    except (DataError, OSError) as error:
-        print(f"warning: {error}", file=sys.stderr)
 
 
 def _are_times(values: Any) -> bool:
