@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,9 @@ from fastslow.core.errors import DataError, SettingsError
 from fastslow.hlo.reader import read_hlo
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.tuning import fleet as fleet_module
+from fastslow_programs.tuning.confirmation import CONFIRMS
 from fastslow_programs.tuning.fleet import fleet_table, tune_fleet, write_fleet
+from fastslow_programs.tuning.history import Evaluation
 from fastslow_programs.tuning.settings import FleetSettings
 from helpers.browser import check_page, open_page
 from helpers.cases import cases
@@ -127,6 +130,14 @@ def test_it_resumes(fleet):
     for before, after in zip(first, again, strict=True):
         assert after.study.history.done[: len(before.study.history)] == before.study.history.done
     assert sum(len(m.study.history) for m in again) == 12
+
+
+def test_a_resumed_fleet_has_its_shares(fleet):
+    """Values of the default in paired rounds changed them, and more was spent at each call."""
+    for member in tune_fleet(settings_of(fleet, evaluations=8)):
+        before, (default, evaluation) = member.claim, member.study.history.done[0]
+        member.study.history.add(replace(default, by=CONFIRMS), Evaluation(2 * evaluation.value))
+        assert member.claim == before
 
 
 def test_the_budget_of_seconds_ends_it_between_batches(fleet, monkeypatch):

@@ -16,7 +16,7 @@ from fastslow_programs.tuning.confirmation import CONFIRMS
 from fastslow_programs.tuning.evaluators import Replay
 from fastslow_programs.tuning.history import Evaluation, Proposal
 from fastslow_programs.tuning.kept_study import open_study
-from fastslow_programs.tuning.result import write_result
+from fastslow_programs.tuning.result import summarise_study, write_result
 from fastslow_programs.tuning.search.space import Space
 from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.target import read_target
@@ -141,6 +141,40 @@ def test_interrupted_paired_rounds_are_completed_as_if_they_had_not_been(study, 
         settings.journal.write_bytes(b"".join(lines[: 2 + kept]))
         again = complete_study(settings)
         assert again.history.done == done and again.verdict == whole.verdict
+
+
+@cases(
+    "first, budget, found",
+    [
+        (24, 48, (24, 12 + 12, 5)),  # searched, in rounds, rounds of the verdict
+        (24, 35, (13, 12 + 10, 5)),  # the least that a verdict needs
+        (24, 34, (12, 12 + 4, 7)),  # a search would leave too little for one: more rounds
+        (24, 25, (12, 12, 5)),
+        (40, 48, (20, 20 + 4, 10)),  # as many evaluations as configurations, half of which are left
+    ],
+)
+def test_a_larger_budget_searches_on_and_confirms_anew(study, tmp_path, monkeypatch, first, budget, found):
+    """Earlier rounds counted as search, and 24 of 80 evaluations were not spent."""
+    monkeypatch.setattr(Replay, "noisy", True)
+    settings = study[0].model_copy(update={"evaluations": first, "data_root": str(tmp_path)})
+    assert complete_study(settings).verdict.rounds >= 5
+    more = settings.model_copy(update={"evaluations": budget})
+    whole = complete_study(more)
+    done, lines = whole.history.done, settings.journal.read_bytes().splitlines(keepends=True)
+    confirming = sum(proposal.by == CONFIRMS for proposal, _ in done)
+    assert (len(done) - confirming, confirming, whole.verdict.rounds) == found
+    said = summarise_study(whole)["evaluations"]
+    assert ("not spent" in said) is (budget - len(done) > 1) and not whole.exhausted
+    for kept in range(first, len(done), 3):
+        settings.journal.write_bytes(b"".join(lines[: 2 + kept]))
+        assert complete_study(more).history.done == done
+
+
+def test_a_share_of_all_leaves_a_verdict(study, tmp_path, monkeypatch):
+    """Contenders were measured at the cost of the fifth round."""
+    monkeypatch.setattr(Replay, "noisy", True)
+    changes = {"evaluations": 12, "confirm": 1.0, "data_root": str(tmp_path)}
+    assert complete_study(study[0].model_copy(update=changes)).verdict.rounds == 5
 
 
 def change(key, value, number=4):

@@ -10,14 +10,14 @@ outlier. All is read from the history: an interrupted confirmation resumes.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fastslow.core.tables import percent, two_digits
-from fastslow_programs.tuning.history import History, Proposal
+from fastslow_programs.tuning.history import Evaluation, History, Proposal
 
 CONFIRMS = "paired round"
 """Who proposes what confirms; journals of older versions have "confirmation", which counts as search."""
@@ -104,8 +104,8 @@ class Plan:
         """
         if not evaluator.noisy or share == 0:
             return None
-        fewest = cls(0, evaluator.paired).cost * FEWEST
-        return cls(max(fewest, int(evaluations * share)), evaluator.paired)
+        needed = cls(0, evaluator.paired).needed
+        return cls(max(needed, int(evaluations * share)), evaluator.paired)
 
     @property
     def cost(self) -> int:
@@ -113,14 +113,19 @@ class Plan:
         return 1 if self.paired else 2
 
     @property
+    def needed(self) -> int:
+        """Evaluations of the rounds that a verdict needs."""
+        return FEWEST * self.cost
+
+    @property
     def smallest(self) -> int:
         """Smallest budget that can end with a verdict: the default, another one, and the rounds."""
-        return 2 + FEWEST * self.cost
+        return 2 + self.needed
 
     @property
     def contenders(self) -> int:
         """Number of the fastest that are measured once again; 0 where the fastest is taken as it is."""
-        spare = self.reserved - FEWEST * self.cost
+        spare = self.reserved - self.needed
         count = min(_MOST, spare, self.reserved // _SCREENED)
         return count if count > 1 else 0
 
@@ -163,6 +168,11 @@ class Confirming:
         if default not in means or number > self.plan.rounds or len(batch) > count:
             return []
         return [Proposal(codes, CONFIRMS, {"round": number}) for codes in batch]
+
+
+def count_confirming(done: Iterable[tuple[Proposal, Evaluation]]) -> int:
+    """Return how many evaluations belong to paired rounds, the one of the contenders included."""
+    return sum(proposal.by == CONFIRMS for proposal, _ in done)
 
 
 def verdict(history: History, plan: Plan) -> Verdict | None:

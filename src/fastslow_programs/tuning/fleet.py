@@ -80,8 +80,13 @@ class Member:
 
     @property
     def claim(self) -> float:
-        """Weight x the default's evaluation, by which the budget is shared."""
-        return self.weight * self.study.default * self.target.evaluator.unit
+        """Weight x the default's first value, by which the budget is shared.
+
+        Paired rounds measure the default again; a resumed fleet has the shares that it had before them.
+        """
+        default = tuple(map(int, self.target.space.default))
+        values = (e.value for p, e in self.study.history.done if p.codes == default and e.value is not None)
+        return self.weight * (self.target.default_value or next(values)) * self.target.evaluator.unit
 
     @property
     def saved(self) -> float:

@@ -71,6 +71,8 @@ def summarise_study(study: Study) -> pd.Series:
         facts["known"] = f"{counted(known, 'configuration')} evaluated before the study{where}"
     if study.exhausted:
         facts["evaluations"] += "; no configuration is left to propose"
+    elif (unspent := study.settings.evaluations - history.spent) >= (study.plan.cost if study.plan else 1):
+        facts["evaluations"] += f"; {unspent} of {study.settings.evaluations} are not spent"
     if target.tied > len(target.space.choices):
         bound = f"{len(target.space.choices)} of {counted(target.tied, 'choice')}"
         facts["bound"] = f"{bound}; the compiler chooses the others itself"

@@ -3,9 +3,10 @@
 ``fastslow.tune``, ``make tune`` and notebook 54 call it.
 """
 
+import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +15,14 @@ from fastslow.core.progress import TICK_SECONDS, progress, ticking
 from fastslow_programs.compiler.layout_constraints import AS_COMPILED, MEASURE_INSTEAD, UNBOUND
 from fastslow_programs.program.convert import count_reasons
 from fastslow_programs.program.measured import Measured, module_digest
-from fastslow_programs.tuning.confirmation import CONFIRMS, Confirming, Plan, Verdict, verdict
+from fastslow_programs.tuning.confirmation import (
+    CONFIRMS,
+    Confirming,
+    Plan,
+    Verdict,
+    count_confirming,
+    verdict,
+)
 from fastslow_programs.tuning.evaluators import Evaluate
 from fastslow_programs.tuning.history import KNOWN, Evaluation, History, Proposal
 from fastslow_programs.tuning.kept_study import KeptStudy, another_name, open_study
@@ -89,6 +97,30 @@ class Study:
     def plan(self) -> Plan | None:
         """Evaluations that are kept to compare the fastest with the default; None where nothing is noisy."""
         return Plan.of(self.settings.evaluations, self.settings.confirm, self.target.evaluator)
+
+    @property
+    def to_search(self) -> int:
+        """Evaluations that the search may still spend: of its own share, and so that a verdict can follow.
+
+        Paired rounds are no search, and a search that goes on after some makes them void. Neither number
+        grows, so the search of an interrupted study goes on exactly where it would have.
+        """
+        budget, plan = self.settings.evaluations, self.plan
+        left = budget - self.history.spent
+        if not plan:
+            return left
+        share = budget - min(plan.reserved, budget - 2)
+        searched = self.history.spent - count_confirming(self.history.done)
+        return min(share - searched, left - plan.needed)
+
+    @property
+    def confirming(self) -> Confirming | None:
+        """What confirms the candidate by what the search left of the budget; None where nothing is noisy."""
+        if not self.plan:
+            return None
+        since_search = itertools.takewhile(lambda pair: pair[0].by == CONFIRMS, reversed(self.history.done))
+        left = self.settings.evaluations - self.history.spent + count_confirming(since_search)
+        return Confirming(replace(self.plan, reserved=min(self.plan.reserved, left)))
 
     @property
     def verdict(self) -> Verdict | None:
@@ -205,7 +237,7 @@ def complete_study(settings: TuneSettings, target: Target | None = None, is_kept
             raise DataError(target.name, problem, remedy)
         remedy = f"The study is kept: read the reasons above. {another_name(settings.journal)}"
         raise DataError(settings.journal, problem, remedy)
-    study.exhausted = history.spent < settings.evaluations and len(history) >= study.target.space.size
+    study.exhausted = history.spent < settings.evaluations and len(history.taken) >= study.target.space.size
     return study
 
 
@@ -241,8 +273,6 @@ def _search(study: Study) -> None:
     """Search until the budget is spent, of which a part confirms the candidate where values are noisy."""
     settings, history = study.settings, study.history
     began = time.monotonic()
-    plan = study.plan
-    reserved = min(plan.reserved, settings.evaluations - 2) if plan else 0
     with (
         progress(
             total=settings.evaluations, initial=history.spent, desc=settings.program, unit="evaluation"
@@ -258,7 +288,7 @@ def _search(study: Study) -> None:
             if candidate and baseline and candidate[1] >= baseline:
                 said = [f"best: {study.baseline_is}"]
             elif candidate and baseline:
-                unconfirmed = " (unconfirmed)" if plan and not study.confirmed else ""
+                unconfirmed = " (unconfirmed)" if study.plan and not study.confirmed else ""
                 ratio = f"{candidate[1] / baseline:.4f} of {study.baseline_is}{unconfirmed}"
                 said = [f"best {ratio}"] if study.target.evaluator.paired else [*said, ratio]
             said += [f"{len(history.failures)} failed"] if history.failures else []
@@ -272,9 +302,10 @@ def _search(study: Study) -> None:
                 return False
             return history.spent < HOPELESS or len(history.failures) < history.spent
 
-        while go_on(study.strategy, min(settings.batch, settings.evaluations - reserved - history.spent)):
+        while go_on(study.strategy, min(settings.batch, study.to_search)):
             pass
-        while plan and go_on(Confirming(plan), settings.evaluations - history.spent):
+        confirming = study.confirming
+        while confirming and go_on(confirming, settings.evaluations - history.spent):
             pass
 
 
