@@ -55,7 +55,7 @@ def row_order(path: Path) -> RowOrder:
     if "node_config_feat" not in read_headers(path):
         raise DataError(path, "has no node_config_feat", "Give a layout file")
     whole = hashlib.sha256()
-    rows = []
+    rows: list[bytes] = []
     for chunk in stream_rows(path, "node_config_feat"):
         with np.errstate(invalid="ignore"):  # infinity becomes a number, and is refused
             values = np.ascontiguousarray(chunk.reshape(len(chunk), -1), np.int8)
