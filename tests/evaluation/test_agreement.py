@@ -7,6 +7,7 @@ from fastslow import cli
 from fastslow.competition.metrics import kendall_tau
 from fastslow.core.errors import DataError
 from fastslow.evaluation.agreement import agreement, summary, without_counterpart
+from fastslow.evaluation.submission_record import write_record
 from helpers.competition_files import REAL, needs_real
 
 TILE, LAYOUT = "tile:xla:a", "layout:nlp:default:b"
@@ -33,6 +34,20 @@ def test_each_row_is_compared(tmp_path, rng, capsys):
     (lacking,) = without_counterpart(first, second)
     assert lacking == f"not compared: {second} lacks 1 of 3 rows: layout:xla:random:c"
     assert cli.main(["compare", str(first), str(second)]) == 0 and lacking in capsys.readouterr().out
+    assert cli.main(["compare", str(first), str(first)]) == 0
+    said = capsys.readouterr().out
+    assert "data/sample scores other programs, without layout:nlp:default:b, layout:xla:random:c" in said
+    root = tmp_path / "data"  # as the record beside a CSV has it
+    root.mkdir()
+    lines = [
+        f"{key},{i},{9 + i}"
+        for key, count in ((LAYOUT, 50), (TILE, 9), ("layout:xla:random:c", 2))
+        for i in range(count)
+    ]
+    (root / "solution.csv").write_text("\n".join(["ID,config_index,runtime", *lines, ""]))
+    write_record(first, [], {}, {}, data_root=str(root))
+    assert cli.main(["compare", str(first), str(first)]) == 0
+    assert "mean score on test: too few programs" in capsys.readouterr().out
     table = summary(agreement(first, second))
     assert [*table.index] == ["tile:xla", "layout:nlp:default"]
     assert table["chance"]["layout:nlp:default"] == 0.1 and np.isnan(table["chance"]["tile:xla"])

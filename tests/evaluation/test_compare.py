@@ -140,18 +140,26 @@ def test_a_run_is_compared_without_its_features(settings, features, tmp_path):
         compare_runs(bare.replace(metric="opa"))
 
 
-def test_predictions_of_fewer_configurations_do_not_compare(settings, features, tmp_path):
-    """Such as of a run made with MODELS=, which predicts 1,000 of a program's."""
+def test_programs_without_a_counterpart_are_named_and_the_others_compared(settings, features, tmp_path):
+    """Such as of a run made with MODELS=, which predicts 1,000 of a program's, or one with skip_valid."""
+    (whole,) = compare_models(settings).programs.values()
     far = tmp_path / "runs" / "far"
     scores = read_predictions(far)
     count = features.num_configs("valid")["v"]
     scores["valid"]["v"] = scores["valid"]["v"][1:]
     overwrite_predictions(far, scores)
-    said = (
-        rf"runs/far: graph v: {count - 1} predictions, .*runs/near has {count}\. Compare models of the same"
-    )
-    with pytest.raises(DataError, match=said):
+    why = "of which the two predict other configurations, or one of them none"
+    for metric in ("competition", "tau"):
+        found = compare_models(settings.replace(metric=metric))
+        assert f"not compared: 1 program of xla:random, {why}: v" in found.words()
+        pd.testing.assert_frame_equal(found.programs["near"], whole.loc[["w"]])
+    scores["valid"]["w"] = scores["valid"]["w"][1:]
+    overwrite_predictions(far, scores)
+    with pytest.raises(
+        DataError, match=r"runs/far: predicts no program with as many .*\. Compare models of the same"
+    ):
         compare_runs(settings)
+    assert count == features.num_configs("valid")["v"]
     (tmp_path / "solution.csv").write_text(f"ID,config_index,runtime\n{LAYOUT}:t,0,9\n")
     with pytest.raises(DataError, match=rf"runs/near: graph t: \d+ predictions, {tmp_path} has 1"):
         compare_runs(settings.replace(split="test"))

@@ -88,9 +88,7 @@ class BlendSettings(Settings):
             root = find_data(self.data_root)
             self.require(root.is_dir(), "data_root", "a folder that holds npz_all/ or sample_submission.csv")
             return root
-        records = _records(self.paths()).values()
-        roots = (find_data(record["data_root"]) for record in records if record.get("data_root"))
-        return next(filter(Path.is_dir, roots), None)
+        return data_of(self.paths())
 
     def paths(self) -> list[Path]:
         """Return where the submissions are.
@@ -182,6 +180,13 @@ def _records(paths: Sequence[Path]) -> dict[Path, dict]:
     """Return the record of each submission that has one of this very file."""
     known = {path: read_submission_record(path) for path in paths if path.with_suffix(".json").is_file()}
     return {path: record for path, record in known.items() if is_recorded(path, record)}
+
+
+def data_of(paths: Sequence[Path]) -> Path | None:
+    """Return the data root that one of some submissions was made from, as its record has it; None without."""
+    records = _records(paths).values()
+    roots = (find_data(record["data_root"]) for record in records if record.get("data_root"))
+    return next(filter(Path.is_dir, roots), None)
 
 
 def require_one_release(paths: Sequence[Path]) -> None:

@@ -15,7 +15,7 @@ import pandas as pd
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID, Collection, get_collection
 from fastslow.competition.metrics import ALL_METRICS, tile_score
 from fastslow.core.artifacts import MANIFEST, read_manifest
-from fastslow.core.errors import DataError, SettingsError, counted
+from fastslow.core.errors import DataError, SettingsError, counted, listed
 from fastslow.core.figures import (
     CEILING,
     ENSEMBLE,
@@ -34,7 +34,7 @@ from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.shown import Shown
 from fastslow.core.tables import table_text
 from fastslow.evaluation.paired import paired_results, seed_deviation, verdict
-from fastslow.evaluation.run_record import PICTURES
+from fastslow.evaluation.run_record import PICTURES, read_run_record
 from fastslow.evaluation.scores import SOLUTION, runtimes_of, solution_of
 from fastslow.evaluation.submission_record import submission_path
 from fastslow.runs.features_folder import Features
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SAME = "Compare models of the same programs and configurations, against their own solution (data_root)"
+UNRECORDED = "data/sample"  # data of what has no record of it
 _MOST_DRAWN = 40  # graphs, those with the largest differences; more do not fit on a page
 _NAME, _TITLE = 40, 72  # characters of a name, and of a line of a title
 
@@ -68,8 +69,9 @@ class CompareSettings(Settings):
     features: str = ""
     """Features folder of a single collection; empty for those that belong to ``one`` by its path. It is read
     for the runtimes of ``valid`` where ``metric`` is not the competition's, whose scores the runs hold."""
-    data_root: str = "data/sample"
-    """Folder that holds ``solution.csv``."""
+    data_root: str = ""
+    """Folder that holds ``solution.csv``; if empty, the data that one of the two was made from, as its record
+    has it, or ``data/sample`` without a record."""
     all: bool = False
     """Print a row for each program too."""
 
@@ -208,13 +210,14 @@ def compare_table(
         others: Folders of another one of the same collection.
 
     Returns:
-        A row per program, worst for ``one`` first: ``one`` and ``other``, the means over seeds, and
-        ``difference``; and of each model the mean score of each seed.
+        A row per program of which all predict equally many configurations, worst for ``one`` first: ``one``
+        and ``other``, the means over seeds, and ``difference``; and of each model the mean score of each
+        seed.
 
     Raises:
         SettingsError: The models belong to different collections, or the features of a metric are not here.
-        DataError: A model, its features or the solution is missing or broken, or the models predict different
-            programs, or different numbers of their configurations.
+        DataError: A model, its features or the solution is missing or broken, or there is no program of which
+            both predict equally many configurations.
     """
     one, other = ones[0], others[0]
     names = [read_run_manifest(folder)["settings"]["collection"] for folder in (one, other)]
@@ -223,23 +226,26 @@ def compare_table(
     collection = get_collection(names[0])
     folders = [*ones, *others]
     predictions = [read_predictions(folder)[settings.split] for folder in folders]
-    for folder, predicted in zip(folders[1:], predictions[1:], strict=True):
-        _require_same_graphs(folder, predicted, predictions[0], str(one))
+    compared, left_out = _same_graphs(predictions)
+    if not compared:
+        problem = f"predicts no program with as many of its configurations as {one}"
+        raise DataError(other, problem, _SAME)
     if settings.split == VALID and settings.metric == "competition":
         scores = [read_run_manifest(folder)["valid"]["per_graph"] for folder in folders]
-        for folder, scored in zip(folders, scores, strict=True):
-            if odd := sorted(scored.keys() ^ predictions[0].keys()):
+        for folder, scored, predicted in zip(folders, scores, predictions, strict=True):
+            if odd := sorted(scored.keys() ^ predicted.keys()):
                 problem = f"valid.per_graph lacks a score of {odd[0]}"
                 if odd[0] in scored:
                     problem = f"valid.per_graph scores {odd[0]}, which it does not predict"
                 raise DataError(folder / MANIFEST, problem, "Train this model again")
     else:
         truth = _truth(settings, one, collection)
-        source = settings.data_root if settings.split == TEST else "its features folder"
-        _require_same_graphs(one, predictions[0], truth, source)
+        truth = {graph: runtime for graph, runtime in truth.items() if graph not in left_out}
+        source = _solution_root(settings, one) if settings.split == TEST else "its features folder"
+        _require_same_graphs(one, {graph: predictions[0][graph] for graph in compared}, truth, source)
         metric = _metric(settings.metric, collection)
         scores = [{g: metric(runtime, made[g]) for g, runtime in truth.items()} for made in predictions]
-    by_seed = pd.DataFrame(scores).rename_axis(columns="graph")
+    by_seed = pd.DataFrame(scores).drop(columns=left_out, errors="ignore").rename_axis(columns="graph")
     parts = by_seed.iloc[: len(ones)], by_seed.iloc[len(ones) :]
     table = pd.DataFrame({"one": parts[0].mean(), "other": parts[1].mean()})
     table = table.assign(difference=table["one"] - table["other"])
@@ -247,7 +253,25 @@ def compare_table(
     return table, (parts[0].mean(axis=1).tolist(), parts[1].mean(axis=1).tolist())
 
 
-def _doubted_labels(one: Path, other: Path) -> list[str]:
+def _same_graphs(predictions: Sequence[Mapping[str, np.ndarray]]) -> tuple[list[str], list[str]]:
+    """Return the graphs of which all have equally many predictions, and the other graphs, by name."""
+    sizes = [{graph: len(values) for graph, values in predicted.items()} for predicted in predictions]
+    every = sorted({graph for of_one in sizes for graph in of_one})
+    same = [graph for graph in every if len({of_one.get(graph) for of_one in sizes}) == 1]
+    return same, [graph for graph in every if graph not in same]
+
+
+def _without_counterpart(settings: CompareSettings, folders: Sequence[Path], label: str) -> list[str]:
+    """Return which programs of a collection are not compared, a sentence where there are any."""
+    _, left_out = _same_graphs([read_predictions(folder)[settings.split] for folder in folders])
+    if not left_out:
+        return []
+    number = counted(len(left_out), "program")
+    why = "of which the two predict other configurations, or one of them none"
+    return [f"not compared: {number} of {label}, {why}: {listed(left_out)}"]
+
+
+def _doubted_labels(one: Path, other: Path, compared: Sequence[str]) -> list[str]:
     """Refuse two models that were scored on other runtimes of the valid programs.
 
     Returns:
@@ -265,8 +289,8 @@ def _doubted_labels(one: Path, other: Path) -> list[str]:
     if missing := [folder for folder in folders if not folder.is_dir()]:
         return [f"not known: whether both were scored on the same runtimes of {slug}, without {missing[0]}"]
     labels, others = (Features(folder).labels(VALID) for folder in folders)
-    for graph, runtimes in labels.items():
-        if graph in others and not np.array_equal(runtimes, others[graph]):
+    for graph in compared:
+        if not np.array_equal(labels[graph], others[graph]):
             problem = f"graph {graph}: scored on other runtimes than {one}"
             raise DataError(other, problem, "Compare models that were made from the same data")
     return []
@@ -287,9 +311,16 @@ def _truth(settings: CompareSettings, one: Path, collection: Collection) -> dict
             remedy = f"{make}, give features=FOLDER, or leave metric out: every run holds the competition's"
             raise SettingsError("metric", f"{problem}. {remedy}")
         return Features(folder).labels(VALID)
-    if (solution := solution_of(find_data(settings.data_root))) is None:
-        raise SettingsError("split", f"test needs {SOLUTION} in {settings.data_root}; give data_root=FOLDER")
+    root = _solution_root(settings, one)
+    if (solution := solution_of(find_data(root))) is None:
+        raise SettingsError("split", f"test needs {SOLUTION} in {root}; give data_root=FOLDER")
     return runtimes_of(solution, collection)
+
+
+def _solution_root(settings: CompareSettings, one: Path) -> str:
+    """Return the data root whose test runtimes score models: the one given, or the one of ``one``'s run."""
+    root: str = settings.data_root or read_run_record(one.parent).get("data", UNRECORDED)
+    return root
 
 
 def _metric(name: str, collection: Collection) -> Callable[[np.ndarray, np.ndarray], float]:
@@ -510,7 +541,8 @@ def compare_models(settings: CompareSettings) -> Comparison:
         label = name.removeprefix("layout:")
         table, seeds[label] = compare_table(settings, ones, others)
         if settings.split == VALID:
-            doubts += _doubted_labels(ones[0], others[0])
+            doubts += _doubted_labels(ones[0], others[0], [*table.index])
+        doubts += _without_counterpart(settings, [*ones, *others], label)
         programs[_without_seed(ones)] = tables[label] = table
     left_out = collections_of_one(settings)
     words = [f"not compared: {left_out}"] if left_out else []

@@ -5,12 +5,14 @@ from pathlib import Path
 import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.competition.submission_checks import read_any_submission
+from fastslow.core.errors import DataError, SettingsError, listed
 from fastslow.core.settings import Unread, find_data
 from fastslow.core.tables import table_text
 from fastslow.evaluation.agreement import agreement, summary, without_counterpart
-from fastslow.evaluation.blend import require_one_release
+from fastslow.evaluation.blend import data_of, require_one_release
 from fastslow.evaluation.compare import (
+    UNRECORDED,
     CompareSettings,
     Comparison,
     compare_models,
@@ -95,11 +97,18 @@ def compare_submissions(settings: CompareSettings) -> Comparison:
     one, other = settings.folders()
     require_one_release((one, other))
     lacking = without_counterpart(one, other)
-    solution = solution_of(find_data(settings.data_root))
+    root = None if settings.data_root else data_of((one, other))
+    root = root or find_data(settings.data_root or UNRECORDED)
+    solution = solution_of(root)
     named = settings.names()
+    reason = ""
     if solution is None:
-        reason = f"no verdict: {settings.data_root} has no {SOLUTION}; give data_root=FOLDER"
-        return Comparison(pd.DataFrame(), [reason, *lacking], {}, pd.DataFrame(), named)
+        reason = f"{root} has no {SOLUTION}"
+    elif foreign := {*read_any_submission(one), *read_any_submission(other)} - solution.keys():
+        reason = f"the solution of {root} scores other programs, without {listed(sorted(foreign))}"
+    if solution is None or reason:
+        found = [f"no verdict: {reason}; give data_root=FOLDER", *lacking]
+        return Comparison(pd.DataFrame(), found, {}, pd.DataFrame(), named)
     try:
         scores = [_scores(path, solution) for path in (one, other)]
     except DataError as error:
