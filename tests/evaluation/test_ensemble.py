@@ -305,6 +305,22 @@ def test_it_is_built_again_only_where_a_member_changed(layout, tmp_path, rng):
     assert not ensemble_settings(layout, tmp_path / "e", runs, max_models=3).artifact().is_current()
 
 
+@cases("file", ["predictions.npz", "held_out.npz"])
+def test_a_member_that_was_trained_again_to_other_values_changed(layout, tmp_path, rng, file):
+    """Its settings, inputs and code are the same, and so its fingerprint."""
+    run = write_run(tmp_path / "m", layout, random_scores(layout, rng))
+    settings = ensemble_settings(layout, tmp_path / "e", [run])
+    older = read_manifest(tmp_path / "m")["fingerprint"]
+    made = build_ensemble(settings)
+    change_json(tmp_path / "m/manifest.json", lambda run: run["outputs"].update({file: {"sha256": "1"}}))
+    reseal(tmp_path / "m")
+    assert not settings.artifact().is_current()
+    with pytest.raises(DataError, match="its member .*m is missing, or was trained again since"):
+        find_members(tmp_path / "e", made)
+    made["inputs"]["m"] = older
+    assert list(find_members(tmp_path / "e", made)) == ["m"], "as before, when it was the fingerprint"
+
+
 def test_a_member_of_another_collection_is_refused_by_name(layout, tmp_path, rng):
     """``tests/bad_input`` has the members that are damaged."""
     scores = random_scores(layout, rng)

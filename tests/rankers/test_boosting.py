@@ -4,6 +4,7 @@ import math
 
 import lightgbm
 import numpy as np
+import pytest
 
 from fastslow.rankers.fit import (
     NO_SPLIT,
@@ -105,7 +106,7 @@ def test_a_draw_without_a_split_ends_no_training(seed):
     np.testing.assert_array_equal(fitted.trees.gain(30) > 0, np.arange(10) == 0)
 
 
-def test_trees_by_iteration_add_up():
+def test_trees_by_iteration_add_up(tmp_path):
     rng = np.random.default_rng(0)
     rows = rng.random((60, 2))
     data = lightgbm.Dataset(rows, rows[:, 0], params={"min_data_in_leaf": 2, "verbosity": -1})
@@ -115,3 +116,5 @@ def test_trees_by_iteration_add_up():
     parts = [predict_trees("regression", trees, table, *part) for part in ((0, 2), (2, 0), (2, 3))]
     np.testing.assert_allclose(sum(part["g"] for part in parts), booster.predict(rows))
     assert not parts[1]["g"].any() and parts[0]["none"].shape == (0,)
+    with pytest.raises(OSError, match="No such file"):  # an error of the system, which has a remedy
+        trees.save(tmp_path / "none" / "model.txt", 5)

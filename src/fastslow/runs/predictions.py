@@ -13,7 +13,8 @@ submission, equal predictions in the order of the file; an ensemble also uses th
 =====================  ==============================  ====================================================
 key                    value                           read by
 =====================  ==============================  ====================================================
-``fingerprint``        string                          ensemble and submission: redone when it changes
+``fingerprint``        string                          ensemble and submission: redone when it changes, or
+                                                       a checksum of the predictions
 ``settings``           object                          ensemble, to find runs that differ only in ``seed``
 ``.collection``        such as ``layout:xla:random``   ensemble: another collection is an error
 ``.seed``              integer, optional               ensemble: seeds of one model share a weight
@@ -286,6 +287,14 @@ def read_run_manifest(folder: Path) -> dict:
     return manifest
 
 
+def identity_of(manifest: Mapping) -> str:
+    """Return the identity of a run as an input of others: training it again may predict otherwise."""
+    outputs = manifest.get("outputs")
+    made = [outputs.get(name) for name in (PREDICTIONS, HELD_OUT)] if isinstance(outputs, dict) else []
+    values = [facts.get("sha256") for facts in made if isinstance(facts, dict)]
+    return digest([manifest["fingerprint"], *values])
+
+
 def find_members(ensemble: Path, manifest: dict) -> dict[str, Path]:
     """Return the run folder of each member of an ensemble by name; nothing for a single model.
 
@@ -295,11 +304,12 @@ def find_members(ensemble: Path, manifest: dict) -> dict[str, Path]:
     folders = {}
     for name, member in manifest.get("members", {}).items():
         recorded = member["folder"]
-        recorded_fingerprint = manifest["inputs"].get(name)
+        known = manifest["inputs"].get(name)
         for folder in (ensemble.parent / Path(recorded).name, resolve(recorded)):
-            here = name not in folders and (folder / MANIFEST).is_file()
-            if here and read_manifest(folder)["fingerprint"] == recorded_fingerprint:
-                folders[name] = folder
+            if name not in folders and (folder / MANIFEST).is_file():
+                made = read_manifest(folder)
+                if known in (identity_of(made), made["fingerprint"]):  # the latter in older ensembles
+                    folders[name] = folder
         if name not in folders:
             problem = f"its member {recorded} is missing, or was trained again since"
             raise DataError(ensemble, problem, "Copy the members beside it, or run `make ensemble` again")

@@ -34,6 +34,7 @@ from fastslow.runs.predictions import (
     PREDICTIONS,
     RUN_FILES,
     check_predictions,
+    identity_of,
     models_of,
     read_held_out,
     read_predictions,
@@ -150,9 +151,9 @@ class EnsembleSettings(Settings):
     def artifact(self, opened: tuple[Features, dict[str, dict]] | None = None) -> Artifact:
         """Return the ensemble's folder; it depends on :meth:`read_inputs`, called here by default."""
         features, manifests = opened or self.read_inputs()
-        members = {name: manifest["fingerprint"] for name, manifest in manifests.items()}
+        members = {name: identity_of(manifest) for name, manifest in manifests.items()}
         if self.trained:
-            members["trained"] = read_run_manifest(resolve(self.trained))["fingerprint"]
+            members["trained"] = identity_of(read_run_manifest(resolve(self.trained)))
         settings = {**self.identity(), "runs": sorted(manifests)}
         settings |= {"model": "ensemble", "collection": features.collection.name}
         inputs = {"data": features.data, "features": features.fingerprint, **members}

@@ -25,7 +25,7 @@ from fastslow.evaluation.scores import (
 )
 from fastslow.evaluation.submission_record import read_submission_record, write_record
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import check_predictions, read_predictions, read_run_manifest
+from fastslow.runs.predictions import check_predictions, identity_of, read_predictions, read_run_manifest
 
 SUBMISSION_ENTRY = "fastslow.steps.submission:make_submission"
 
@@ -59,9 +59,7 @@ class SubmissionSettings(Settings):
 
     def artifact(self) -> Artifact:
         """Return the submission's folder; it depends on the ensembles and on the data's CSVs, if any."""
-        inputs = {
-            ensemble: read_run_manifest(resolve(ensemble))["fingerprint"] for ensemble in self.ensembles
-        }
+        inputs = {name: identity_of(read_run_manifest(resolve(name))) for name in self.ensembles}
         root = find_data(self.data_root)
         csv = resolve(self.csv)
         for name in (SAMPLE, SOLUTION):
