@@ -554,7 +554,7 @@ def compare_runs(settings: CompareSettings) -> Comparison:
     """Print :func:`compare_models`, and draw each pair.
 
     Plots are in ``runs/comparisons``, named by both, by the metric and by the split; the one that ends in
-    ``differences`` has all collections. Where they cannot be written a warning says so.
+    ``differences`` has all collections. A plot that cannot be written costs a warning.
 
     Raises:
         SettingsError: One is a run and the other a model, or they have no collection in common.
