@@ -14,7 +14,7 @@ from fastslow.competition.opcodes import OPCODES
 from fastslow.competition.schema import DEFAULTS, SCHEMA
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.features.build import build_graph
+from fastslow.features.build import build_graph, graph_of
 from fastslow.features.configs.config_tensors import config_tensors
 from fastslow.hlo.messages import Module
 from fastslow.steps.features import FeatureSettings
@@ -25,6 +25,7 @@ from fastslow_programs.program.configurations import identify
 from fastslow_programs.program.convert import (
     ConvertSettings,
     draw_configurations,
+    make_program,
     summarise,
     write_conversion,
 )
@@ -54,6 +55,25 @@ def source(tmp_path):
 
 def settings_of(source, root, **more):
     return ConvertSettings(source=str(source), data_root=str(root), **more)
+
+
+@cases("order", [[0, 1, 2, 3], [0, 2, 1, 3]])
+def test_the_order_of_instructions_changes_no_feature(tmp_path, order):
+    """It changed which operand was taken for the kernel of the second dot: the one of the lower number."""
+    module = Module(name="m", entry_computation_name="main", entry_computation_id=1)
+    main, numbers = (
+        module.computations.add(name="main", id=1),
+        {"lhs_contracting": [1], "rhs_contracting": [0]},
+    )
+    x = add(main, "parameter", (8, 8))
+    first = add(main, "dot", (8, 8), x, x, dot=numbers)
+    turned = add(main, "reverse", (8, 8), x, dimensions=[1])
+    main.root_id = add(main, "dot", (8, 8), turned, first, dot=numbers)
+    listed = [main.instructions[place] for place in order]
+    del main.instructions[:]
+    main.instructions.extend(listed)
+    program = make_program(settings_of(write(tmp_path / "m.pb", module), tmp_path / "mine"))
+    assert graph_of(program)[0].pairs.tolist() == [[0, 1, 2]], "the first dot is the kernel of the second"
 
 
 def test_the_file_is_one_of_the_competition(source, tmp_path):

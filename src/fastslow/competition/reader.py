@@ -6,7 +6,7 @@ A layout file's ``node_config_feat`` exceeds 1 GB as float32, so it is streamed 
 chunks of configurations and becomes one small number per group of tied tensors.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,7 @@ class Program:
             them; see :mod:`fastslow.features.configs.default_layouts`.
         config_feat: ``(C, 24)`` float32, tile only.
         normalizers: ``(C,)`` int64, 1 or more, unit of ``runtime``, tile only.
+        operands: For each of the N nodes its operands in order; None where only an npz is known.
     """
 
     file: ProgramFile
@@ -64,6 +65,7 @@ class Program:
     default_layouts: np.ndarray | None = None
     config_feat: np.ndarray | None = None
     normalizers: np.ndarray | None = None
+    operands: Sequence[Sequence[int]] | None = None
 
     @property
     def name(self) -> str:

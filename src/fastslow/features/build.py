@@ -137,7 +137,7 @@ def graph_of(
         DataError: Its protobuf belongs to another program, or the file with its default layouts is broken.
     """
     exact = read_exact_graph(protobuf, program) if protobuf else None
-    operands = exact.operands if exact else None
+    operands = exact.operands if exact else program.operands
     is_layout = program.collection.kind == "layout"
     configurable = program.node_config_ids if is_layout else np.zeros(0, np.int64)
     arrays = (program.node_feat, program.node_opcode, program.edge_index)

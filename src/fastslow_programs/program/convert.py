@@ -136,7 +136,7 @@ def make_program(settings: ConvertSettings, ask_compiler: bool = False) -> Conve
         _, problem, remedy = error.args
         raise DataError(source.path, problem, WRITE_AGAIN if remedy == REMEDY else remedy) from None
     return ConvertedProgram(
-        **vars(program),
+        **vars(program) | {"operands": operand_nodes(module)},
         module=module,
         nodes=nodes,
         arrays=arrays,

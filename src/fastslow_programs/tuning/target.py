@@ -16,7 +16,7 @@ from fastslow.core.files import digest
 from fastslow.core.npz_io import file_fingerprint
 from fastslow.core.progress import TICK_SECONDS, progress, ticking
 from fastslow.core.settings import find_typed, resolve
-from fastslow.hlo.graph_arrays import graph_arrays
+from fastslow.hlo.graph_arrays import graph_arrays, operand_nodes
 from fastslow.hlo.messages import Module
 from fastslow.hlo.reader import HloProgram
 from fastslow.steps.finished_run import FinishedRun
@@ -351,6 +351,7 @@ def _pretrained_of_program(
 ) -> Pretrained:
     ids = np.array([node.node for node in nodes], np.int64)
     arrays = graph_arrays(module) | {"node_config_ids": ids} | encode_defaults(nodes)
+    operands = operand_nodes(module)
     base = encode(layouts_of(tuple(choice.default for choice in tied), tied), nodes)
     place = {node.node: row for row, node in enumerate(nodes)}
     tables = []
@@ -371,6 +372,6 @@ def _pretrained_of_program(
             whole[:, rows, columns] = table[column]
         configs = {"node_config_feat": whole, "config_runtime": np.zeros(len(every), np.int64)}
         file = program_of(ProgramFile(run.collection, TEST, _NAME), arrays | configs)
-        return _predict(run, file)[len(anchors) :]
+        return _predict(run, replace(file, operands=operands))[len(anchors) :]
 
     return pretrained

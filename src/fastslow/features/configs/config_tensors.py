@@ -176,8 +176,7 @@ def _convolution_fits(node_feat, dims, rank, triples) -> np.ndarray:
         size(node, node_columns.OUTPUT_BATCH) * batch_groups == size(lhs, node_columns.INPUT_BATCH),
         (size(rhs, node_columns.KERNEL_SPATIAL) == window) | ~spatial,
     )
-    keeps: np.ndarray = np.concatenate(rules, axis=1).all(1)
-    return keeps
+    return np.asarray(np.concatenate(rules, axis=1).all(1))
 
 
 @lru_cache(1024)  # programs repeat their layers

@@ -54,10 +54,9 @@ def read_exact_graph(path: Path, program: Program) -> ExactGraph:
     """
     hlo = read_protobuf(path)
     arrays = graph_arrays(hlo.module)
-    edges = np.unique(program.edge_index, axis=0)
     published_arrays = {
         "node_opcode": program.node_opcode,
-        "edge_index": edges,
+        "edge_index": np.unique(program.edge_index, axis=0),
         "node_feat": program.node_feat,
     }
     if program.node_config_ids is not None and "node_config_ids" in hlo.runs:
