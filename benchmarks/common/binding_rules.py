@@ -45,7 +45,7 @@ def costs_of(optimized: Module) -> Costs:
             called = [computations[i] for i in instruction.called_computation_ids]
             cycles = own_cycles(instruction)
             if instruction.opcode == "while":
-                times = trip_count(instruction, computations)
+                times = trip_count(instruction, computation, computations)
                 found += [(*row[:3], row[3] * times) for row in rows(called[0])]
             elif instruction.opcode in ("call", "conditional"):
                 found += max(map(rows, called), key=filled)

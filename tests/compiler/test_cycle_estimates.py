@@ -11,6 +11,7 @@ from fastslow_programs.compiler.cycle_estimates import (
     Estimate,
     estimate,
     padded_bytes,
+    trip_count,
 )
 from fastslow_programs.compiler.libtpu import CompilerError
 from helpers.cases import cases
@@ -24,6 +25,11 @@ def shape(dims, order=None, kind="f32", **fields):
     order = range(len(dims))[::-1] if order is None else order
     layout = {"minor_to_major": list(order)}
     return {"element_type": PRIMITIVE_TYPES[kind], "dimensions": list(dims), "layout": layout, **fields}
+
+
+def literal_of(value):
+    """Return the literal of an integer, and an empty one of None."""
+    return {} if value is None else {"s32s": [value]}
 
 
 class Optimised:
@@ -61,7 +67,36 @@ class Optimised:
         literal = {"literal": {"s32s": [count]}} if count is not None else {}
         limit = self.add(condition, bound, **literal)
         self.add(condition, opcode, operand_ids=[counter, limit], comparison_direction=direction)
-        return self.add(where, "while", called=[body, condition])
+        state = self.add(where, "parameter")
+        return self.add(where, "while", called=[body, condition], operand_ids=[state])
+
+    def counted_loop(self, start, bound, step, through=(), counter="get-tuple-element"):
+        """Append a while over (matrix, counter) with a fusion of a cycle in its body; None is not visible."""
+
+        def number(where, value):
+            found = self.add(where, "constant" if value is not None else "fusion", literal=literal_of(value))
+            for opcode in through:
+                found = self.add(where, opcode, operand_ids=[found])
+            return found
+
+        def count(where, opcode="get-tuple-element"):
+            state = self.add(where, "parameter")
+            return self.add(where, opcode, operand_ids=[state], tuple_index=1)
+
+        matrix = self.add("body", "fusion", 1)
+        added = self.add("body", "add", operand_ids=[count("body"), number("body", step)])
+        self.add("body", "tuple", operand_ids=[matrix, added])
+        operands = [count("condition", counter), number("condition", bound)]
+        self.add("condition", "compare", operand_ids=operands, comparison_direction="LT")
+        matrix = self.add("main", "parameter")
+        state = self.add("main", "tuple", operand_ids=[matrix, number("main", start)])
+        return self.add("main", "while", called=["body", "condition"], operand_ids=[state])
+
+    def trips(self, number):
+        """Trip count of a while in ``main``."""
+        main = self.computation("main")
+        (found,) = (i for i in main.instructions if i.id == number)
+        return trip_count(found, main, {part.id: part for part in self.module.computations})
 
     def estimate(self):
         self.module.entry_computation_id = self.computation("main").id
@@ -134,6 +169,33 @@ def test_loops_within_loops_multiply_and_one_that_never_runs_costs_nothing(progr
     program.loop("main", "idle", "never", 0)
     program.add("idle", "fusion", 10)
     assert program.estimate().cycles == 3 + 5 * (10 + 4 * (2 + ALONE))
+
+
+@cases(
+    "start, bound, step, times",
+    [
+        (0, 1000, 1, 1000),
+        (990, 1000, 1, 10),  # each counted 1000
+        (0, 1000, 100, 10),
+        (1, 1000, 100, 10),
+        (-5, 6, 3, 4),
+        (7, 7, 1, 0),
+        (9, 7, 2, 0),
+        (None, 7, 2, 4),
+        (3, 7, None, 4),
+    ],
+)
+@pytest.mark.parametrize("through", [(), ("copy", "bitcast", "convert")])
+def test_a_loop_runs_from_its_start_by_its_step(start, bound, step, times, through):
+    program = Optimised()
+    assert program.trips(program.counted_loop(start, bound, step, through)) == times
+
+
+@cases("step, opcode", [(0, "get-tuple-element"), (-1, "get-tuple-element"), (1, "add")], program=Optimised)
+def test_a_loop_without_end_or_with_another_counter_is_refused(program, step, opcode):
+    loop = program.counted_loop(0, 5, step, counter=opcode)
+    with pytest.raises(CompilerError, match=rf"while\.{loop}: its condition .*trip count is unknown"):
+        program.trips(loop)
 
 
 def test_a_conditional_costs_its_slowest_branch_and_a_call_its_computation(program):

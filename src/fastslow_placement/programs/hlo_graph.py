@@ -106,7 +106,7 @@ class _Evaluation:
             return frozenset().union(*values)
         if opcode == "call":
             return self.run(self.computations[inst.called_computation_ids[0]], dict(enumerate(values)))
-        trips = self._trips(inst) if opcode == "while" else 0
+        trips = self._trips(inst, computation) if opcode == "while" else 0
         if 1 <= trips <= UNROLL:
             body = self.computations[inst.called_computation_ids[0]]
             state = values[0]
@@ -121,9 +121,9 @@ class _Evaluation:
         known = seconds if own_cycles(inst) is not None or inst.called_computation_ids and seconds else None
         return self.recorder.add(opcode, _name_of(inst), shape.dimensions, size, values, flops, known)
 
-    def _trips(self, inst) -> int:
+    def _trips(self, inst, computation) -> int:
         try:
-            return trip_count(inst, self.computations)
+            return trip_count(inst, computation, self.computations)
         except CompilerError:
             return 1 << 62  # unknown: one operator, whose body is counted once
 
@@ -136,7 +136,7 @@ class _Evaluation:
         seconds = 0.0
         bodies = [self._body_cost(self.computations[i]) for i in inst.called_computation_ids]
         if inst.opcode == "while":
-            trips = self._trips(inst)
+            trips = self._trips(inst, computation)
             flops, seconds = (part * (trips if trips < 1 << 62 else 1) for part in bodies[0])
         elif inst.opcode in ("conditional", "call"):
             flops, seconds = max(bodies)

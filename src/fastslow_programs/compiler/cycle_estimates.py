@@ -69,23 +69,78 @@ def own_cycles(instruction) -> int | None:
     return int(cycles) if cycles.isdecimal() and len(cycles) <= _DIGITS else None
 
 
-def trip_count(instruction, computations: dict) -> int:
-    """Return the trip count of a ``while`` whose condition is ``i < N``, i = 0, 1, ..., as JAX lowers loops.
+def trip_count(instruction, computation, computations: dict) -> int:
+    """Return the trip count of a ``while`` whose condition is ``i < N``, as JAX lowers loops.
+
+    The start and the step of ``i`` are the constants of the program. Where one is not visible, as in a fusion
+    or an argument, it is taken for the usual one: from 0, by 1.
+
+    Args:
+        instruction: The ``while``.
+        computation: The computation that it is in.
+        computations: All computations by ID.
 
     Raises:
-        CompilerError: The condition has another form, so the trip count is unknown.
+        CompilerError: The condition or the step has another form, so the trip count is unknown.
     """
-    condition = computations[instruction.called_computation_ids[1]]
-    by_id = {i.id: i for i in condition.instructions}
-    root = by_id[condition.root_id]
+    body, condition = (computations[number] for number in instruction.called_computation_ids)
+    inside = {i.id: i for i in condition.instructions}
+    root = inside[condition.root_id]
     if root.opcode == "compare" and root.comparison_direction == "LT":
-        bound = by_id[root.operand_ids[1]]
-        literal = [*bound.literal.s32s, *bound.literal.s64s]
-        if bound.opcode == "constant" and len(literal) == 1:
-            return max(0, literal[0])
+        counter, bound = (_source(number, inside) for number in root.operand_ids)
+        last = _constant(bound)
+        if last is not None and _is_counter(counter, counter, inside):
+            start, step = 0, _step(body, counter)
+            around = {i.id: i for i in computation.instructions}
+            if first := _element(instruction.operand_ids[0], counter, around):
+                start = _constant(first) or 0
+            if step > 0:
+                return max(0, -((start - last) // step))
     raise CompilerError(
         f"{instruction.name}: its condition is not i < constant, so its trip count is unknown"
     )
+
+
+def _source(number: int, by_id: dict):
+    """Return the instruction that gives a value, which others only copy or convert."""
+    found = by_id[number]
+    while found.opcode in ("bitcast", "convert", "copy") and found.operand_ids:
+        found = by_id[found.operand_ids[0]]
+    return found
+
+
+def _constant(instruction) -> int | None:
+    """Return the integer of a constant; None of anything else."""
+    literal = [*instruction.literal.s32s, *instruction.literal.s64s]
+    return literal[0] if instruction.opcode == "constant" and len(literal) == 1 else None
+
+
+def _is_counter(instruction, counter, by_id: dict) -> bool:
+    """Return whether an instruction is the element of the loop's state that ``counter`` is, or all of it."""
+    if instruction.opcode == "get-tuple-element":
+        is_same = instruction.tuple_index == counter.tuple_index
+        return is_same and _source(instruction.operand_ids[0], by_id).opcode == "parameter"
+    return instruction.opcode == counter.opcode == "parameter"
+
+
+def _element(number: int, counter, by_id: dict):
+    """Return the instruction that gives the counter's element of a state; None where it is not visible."""
+    state = _source(number, by_id)
+    if counter.opcode == "parameter":
+        return state
+    return _source(state.operand_ids[counter.tuple_index], by_id) if state.opcode == "tuple" else None
+
+
+def _step(body, counter) -> int:
+    """Return the constant that the body adds to the counter; 1 where it is not visible."""
+    by_id = {i.id: i for i in body.instructions}
+    added = _element(body.root_id, counter, by_id)
+    if added is not None and added.opcode == "add":
+        parts = [_source(number, by_id) for number in added.operand_ids]
+        steps = [step for step in map(_constant, parts) if step is not None]
+        if len(steps) == 1 and any(_is_counter(part, counter, by_id) for part in parts):
+            return steps[0]
+    return 1
 
 
 def estimate(optimized: Module) -> Estimate:
@@ -117,7 +172,7 @@ def _total(computation, computations: dict, total) -> Estimate:
         inner = []
         if instruction.opcode == "while":
             body = total(called[0])
-            cycles += trip_count(instruction, computations) * body.cycles
+            cycles += trip_count(instruction, computation, computations) * body.cycles
             inner = [body]
         elif instruction.opcode in ("call", "conditional"):
             inner = [total(branch) for branch in called]
