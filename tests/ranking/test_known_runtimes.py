@@ -13,7 +13,7 @@ from tests.helpers.cases import cases
 
 from fastslow.core.errors import DataError
 from fastslow_programs.ranking import known_runtimes
-from fastslow_programs.ranking.known_models import Configurations, Encoder, Known, Stack
+from fastslow_programs.ranking.known_models import Configurations, Encoder, Known, Stack, _spread
 from fastslow_programs.ranking.known_runtimes import check_known, is_faster, learn, read_known
 
 CONFIGS, GROUPS, RULES = 300, 6, 8
@@ -70,6 +70,15 @@ def test_measuring_the_first_of_a_ranking_does_not_spoil_the_others(count):
         assert kendalltau(learn(replace(made, prediction=true), exact).mean, true)[0] > 0.9
 
 
+def test_the_spread_of_known_scores_follows_from_their_predictions(rng):
+    score = rng.normal(size=400)
+    score = (score - score.mean()) / score.std()
+    assert _spread(0.75 * score, score) == pytest.approx(1.0), "as all configurations differ"
+    assert _spread(0.01 * score, score) == pytest.approx(0.01 / 0.75), "all alike, and rightly ordered"
+    assert _spread(-0.01 * score, score) == pytest.approx(0.661, abs=0.01), "what predictions do not explain"
+    assert _spread(np.full(400, 0.3), score) == 1.0
+
+
 def test_between_measured_configurations_the_measurements_decide():
     made, true, _ = program(2)
     for repeats in (1, 5):
@@ -114,8 +123,8 @@ def test_each_measurement_is_left_out_of_its_own_prediction():
     weight = whole._weights["process"]
     assert 0 < weight < 1 and weight + whole._weights["prediction"] == pytest.approx(1)
     covariance = whole._process.kernel_(inputs.features)
-    noisy = covariance + np.diag(0.1 * (inputs.prior.var() + 1 - 0.75**2) * np.ones(7))
-    spread = np.sqrt(inputs.prior.var() + 1 - 0.75**2)
+    spread = _spread(inputs.prior, known.score)
+    noisy = covariance + 0.1 * spread**2 * np.eye(7)
     score = inputs.prior.mean() + spread * known.score
     away = score - inputs.prior
     for left in range(7):

@@ -23,7 +23,7 @@ _DEGREES = 4.0  # repeats that this guess counts for
 _PREDICTIONS = 2.0  # weight of the predictions among the inputs; the columns and the choices have 1
 _TREES, _FEWEST = 100, 8  # trees of the forest, and known configurations that it needs
 _SHARES = {"prediction": 0.55, "process": 0.3, "trees": 0.15}  # weights without evidence
-_STRENGTH = 4.0  # known configurations that these weights count for
+_STRENGTH = 4.0  # known configurations that these weights count for, and an expected correlation
 _CALIBRATION = 4.0  # known configurations that the process's own variance counts for
 
 
@@ -155,8 +155,8 @@ class Stack:
     """The average of the models, fitted to known configurations.
 
     Known scores have a mean of 0 and unit variance, whichever configurations are known. On the scale of all,
-    their mean is the one that is predicted, and their variance is the predicted one plus what predictions do
-    not explain. So the first of a ranking, once they are measured, do not count as average ones.
+    their mean is the predicted one, and their spread is :func:`_spread`. So the first of a ranking, once they
+    are measured, do not count as average ones that differ as all do.
 
     Args:
         inputs: The ``n`` known configurations, at least 1.
@@ -176,9 +176,8 @@ class Stack:
 
         # fixed variances, chosen on the sample's valid programs: few known runtimes cannot tell better ones
         kernel = 0.1 * DotProduct(1.0) + 0.3 * RBF(2.0)
-        explained = _SLOPE**2 if inputs.prior.any() else 0.0
         self._middle = inputs.prior.mean()
-        self._spread = np.sqrt(inputs.prior.var() + 1 - explained)
+        self._spread = _spread(inputs.prior, known.score)
         score = self._of_all(known.score)
         noise = self._spread**2 * known.noise / known.count
         self._process = GaussianProcessRegressor(kernel, alpha=noise, optimizer=None)
@@ -193,7 +192,8 @@ class Stack:
             )
             self._trees.fit(inputs.features.astype(np.float32), known.score)
             left_out["trees"] = self._of_all(self._trees.oob_prediction_)
-        self._weights = _stack(score, left_out)
+        among_known = {name: (values - self._middle) / self._spread for name, values in left_out.items()}
+        self._weights = _stack(known.score, among_known)
         self.known = known
         self.left_out = sum(self._weights[name] * values for name, values in left_out.items())
         self.degrees = len(known) + _CALIBRATION
@@ -220,6 +220,26 @@ class Stack:
     def expected_tau(self) -> float | None:
         """Kendall's tau to expect on other configurations, measured as often; None below 8 known ones."""
         return kendall_tau(self.known.score, self.left_out) if len(self.known) >= _FEWEST else None
+
+
+def _spread(prior: np.ndarray, score: np.ndarray) -> float:
+    """Return the standard deviation of known scores on the scale of all configurations.
+
+    It is that of their predictions over the correlation of both. Where predictions differ little, a low
+    correlation is expected from what they do not explain; a higher one, up to that of all configurations, is
+    learned from the known scores.
+
+    Args:
+        prior: ``(n,)`` the scores to expect by the run's prediction, on the scale of all.
+        score: ``(n,)`` the known scores, of mean 0 and unit variance.
+    """
+    predicted = prior.std()
+    if predicted < 1e-9:
+        return 1.0
+    expected = predicted / np.hypot(predicted, np.sqrt(1 - _SLOPE**2))
+    observed = score @ (prior - prior.mean()) / len(score) / predicted
+    learned = (len(score) * observed + _STRENGTH * expected) / (len(score) + _STRENGTH)
+    return float(predicted / max(expected, min(learned, _SLOPE)))
 
 
 def _stack(target: np.ndarray, left_out: dict[str, np.ndarray]) -> dict[str, float]:
