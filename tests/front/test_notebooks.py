@@ -8,8 +8,10 @@ import shutil
 import sys
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
+import pandas as pd
 import papermill
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -18,7 +20,9 @@ from papermill.exceptions import PapermillExecutionError
 from traitlets.config import Config as IPythonConfig
 
 import fastslow
+from fastslow.core.artifacts import read_manifest, write_manifest
 from fastslow.core.errors import SettingsError
+from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import Settings, require_package
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.runs.predictions import read_run_manifest
@@ -166,6 +170,9 @@ def own_home(finished, tmp_path_factory):
     home = shutil.copytree(finished[0], tmp_path_factory.mktemp("notebooks") / "home")
     for folder in ("features", "runs"):
         (home / folder / "sample").symlink_to("smoke")
+    (home / "data" / "other").symlink_to("sample")  # whose folder of data a notebook reads from its record
+    record = home / "runs" / "smoke" / "run.json"
+    write_json(record, read_json(record) | {"data": "data/other"})
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment(home).items():
             patch.setenv(name, value)
@@ -271,14 +278,46 @@ def test_settings_are_searched_over_folds_of_programs(own_home, executed):
     root = cut_sample(own_home / "three", {"train": 3, "valid": 2, "test": 1})
     data = {"collection": "layout:nlp:default", "data_root": str(root), "workers": 1}
     build_features(FeatureSettings(**data, folder="features/three/layout-nlp-default"))
+    ranker = "ranker-layout-nlp-default-s0"
+    made = read_manifest(own_home / "runs" / "smoke" / ranker)
+    made = {name: value for name, value in made.items() if name != "checksum"}
+    made["settings"] = made["settings"] | {"num_leaves": 7, "learning_rate": 0.125}  # not the defaults
+    (own_home / "runs" / "three" / ranker).mkdir(parents=True)
+    write_manifest(own_home / "runs" / "three" / ranker, made)
     notebook = executed(SEARCH.stem, run="three")
     check_cells(notebook)
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 1
     page, _ = HTMLExporter().from_notebook_node(notebook)
     assert re.search("learned from.*left out.*programs that chose.*valid programs", page, re.S)
+    assert re.search(r"run\W[^.]*0\.125\d*\D+7\D", re.sub("<[^>]+>", " ", page)), "its ranker's settings"
     lines = [line for cell in code_cells(SEARCH) for line in cell.source.splitlines() if line]
     assert len(lines) <= LINES
+
+
+@cases("name, value, least", [("folds", 1, 2), ("trials", 0, 1), ("trees", 0, 1)])
+def test_a_search_of_nothing_is_refused(name, value, least):
+    pytest.importorskip("optuna")
+    parameters, first, *_ = (python(cell.source) for cell in code_cells(SEARCH))
+    variables = {}
+    exec(parameters, variables)
+    with pytest.raises(SettingsError, match=f"{name}: {value} is not a whole number from {least}"):
+        exec(first, variables | {name: value})
+
+
+def test_the_leaderboard_of_ones_own_model_shows_only_scores_that_compare(monkeypatch):
+    """A better score on other programs says nothing; a model of other collections has none."""
+    valid = "valid layout:xla:random"
+    columns = ["run", "model", "seeds", valid, f"{valid} programs", "test layout:xla:random"]
+    rows = [("other", "gnn", 1, 0.9, "b", 0.9), ("sample", "gnn", 1, None, "c", None)]
+    rows += [("sample", "ensemble", 1, 0.8, "a", 0.8), ("play", "boosting", 1, 0.7, "a", 0.7)]
+    board = SimpleNamespace(table=pd.DataFrame(rows, columns=columns))
+    monkeypatch.setattr(fastslow, "leaderboard", lambda sort: board)
+    features = SimpleNamespace(collection=SimpleNamespace(name="layout:xla:random"))
+    (cell,) = [cell.source for cell in code_cells(OWN_MODEL) if "leaderboard(" in cell.source]
+    shown = []
+    exec(cell, {"features": features, "run": "sample", "show": lambda table, rows: shown.append(table)})
+    assert shown[0]["run"].tolist() == ["sample", "play"]
 
 
 def test_a_model_of_ones_own_is_fitted_listed_and_submitted(own_home, executed):
@@ -297,6 +336,10 @@ def test_a_model_of_ones_own_is_fitted_listed_and_submitted(own_home, executed):
     assert row["run"] == "play" and -1 <= row["test layout:xla:random"] <= 1
     record = read_submission_record(own_home / "submissions" / "play.csv", "table")
     assert {"boosting", "ensemble"} <= {scored["model"] for scored in record["table"]}
+    assert (
+        read_submission_record(own_home / "submissions" / "play.csv", "data_root")["data_root"]
+        == "data/other"
+    )
 
 
 def test_a_wrong_parameter_is_refused(tmp_path):
@@ -325,6 +368,21 @@ def test_from_scratch_is_short_and_imports_nothing_of_ours():
     imported = {re.split(r"[ .]", line)[1] for line in lines if re.match(r"(from|import) ", line)}
     assert imported == {"pathlib", "lightgbm", "numpy", "pandas", "torch", "scipy"}
     assert not any(cell.outputs or cell.execution_count for cell in cells)
+
+
+def test_from_scratch_reads_the_programs_that_default_and_random_both_have(tmp_path):
+    """Of the competition's, eight train programs of xla:random are not in xla:default."""
+    root = cut_sample(tmp_path / "sample", {"train": 2, "valid": 1, "test": 1})
+    folders = [root / "npz_all/npz/layout/xla" / search / "train" for search in ("default", "random")]
+    shutil.copy(next(folders[1].iterdir()), folders[1] / "only_random.npz")
+    variables, cells = {}, [python(cell.source) for cell in code_cells(FROM_SCRATCH)]
+    for cell in [cells[0], f"data_root = {str(root)!r}", *cells[1:3]]:
+        exec(cell, variables)
+    read = [
+        {g["name"] for g in variables["train"] if g["collection"] == f"xla:{f.parent.name}"} for f in folders
+    ]
+    there = [{path.stem for path in folder.iterdir()} for folder in folders]
+    assert read[0] == read[1] == there[0] & there[1] != there[1]
 
 
 def test_each_rung_from_scratch_is_scored(executed):
