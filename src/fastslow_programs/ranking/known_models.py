@@ -225,9 +225,9 @@ class Stack:
 def _spread(prior: np.ndarray, score: np.ndarray) -> float:
     """Return the standard deviation of known scores on the scale of all configurations.
 
-    It is that of their predictions over the correlation of both. Where predictions differ little, a low
-    correlation is expected from what they do not explain; a higher one, up to that of all configurations, is
-    learned from the known scores.
+    It is the deviation of their predictions, divided by the correlation of scores and predictions. Where
+    predictions differ little, little correlation is expected, since they leave a part of the runtime open.
+    Known scores may show more, but no more than all configurations have.
 
     Args:
         prior: ``(n,)`` the scores to expect by the run's prediction, on the scale of all.
