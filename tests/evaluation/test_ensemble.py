@@ -200,6 +200,7 @@ def test_runs_that_differ_in_their_seed_alone_are_one_model(layout, tmp_path, rn
         "c": {"width": 8},
         "d": {"width": 8},
         "e1": {"seed": 1, "width": 8},
+        "f0": {"seed": 0, "width": 8},
     }
     runs = []
     for name, run_options in options.items():
@@ -210,7 +211,7 @@ def test_runs_that_differ_in_their_seed_alone_are_one_model(layout, tmp_path, rn
     again = Artifact(tmp_path / "e1", trained_elsewhere["settings"], inputs)
     again.finish(["predictions.npz"], valid=trained_elsewhere["valid"])
     manifests = {name: read_manifest(tmp_path / name) for name in options}
-    assert models_of(manifests) == {n[0]: n for n in (["a0", "a1"], ["b0"], ["c"], ["d"], ["e1"])}
+    assert models_of(manifests) == {n[0]: n for n in (["a0", "a1"], ["b0"], ["c"], ["d"], ["e1"], ["f0"])}
     members = build_ensemble(ensemble_settings(layout, tmp_path / "all", runs))["members"]
     assert {name: member["model"] for name, member in members.items()} == {name: name for name in options} | {
         "a1": "a0"
@@ -225,6 +226,8 @@ def test_two_models_of_one_short_name_keep_their_full_names():
     assert models_of(manifests) == {"gnn-s0": ["gnn-s0"], "gnn-s1": ["gnn-s1"]}
     manifests["gnn-s1"]["settings"]["width"] = 8
     assert models_of(manifests) == {"gnn": ["gnn-s0", "gnn-s1"]}
+    copies = {run: manifests["gnn-s0"] | {"code": "c"} for run in ("x/gnn-s0", "y/gnn-s0")}
+    assert [*models_of(copies).values()] == [["x/gnn-s0"], ["y/gnn-s0"]]
 
 
 @pytest.mark.parametrize("normalisation", NORMALISATIONS)

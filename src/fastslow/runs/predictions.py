@@ -160,8 +160,9 @@ def write_run(
         folder: Run folder; a relative path starts at the same folder as in the settings.
         features: Features of the collection that is predicted.
         predictions: Split (``valid`` and ``test``) to graph to ``(C,)`` values, lower = predicted faster.
-        **settings: For the manifest, anything JSON can hold. Runs that differ in ``seed`` alone share a
-            weight in an ensemble. A ``collection`` must be the features'.
+        **settings: For the manifest, anything JSON can hold. Runs that differ only in ``seed``, and whose
+            folders have one name but for the seed (``mine-s0``, ``mine-s1``), share a weight in an ensemble.
+            A ``collection`` must be the features'.
 
     Returns:
         The manifest, with the score on valid: Kendall's tau for layout, 1 - slowdown of the top 5 for tile.
@@ -347,18 +348,24 @@ def find_run(folder: Path, collection: Collection) -> Path:
 def models_of(manifests: Mapping[str, dict]) -> dict[str, list[str]]:
     """Group runs, given the manifest of each, that differ only in their seed: they are one model.
 
+    Settings of a run that no command made need not tell all of its model. So the folder's name, without a
+    seed that it ends in, has to be equal too. Two runs with one seed are two models.
+
     Returns:
         Runs by name of the model, which is the name of its first run without collection and seed (``gnn`` for
         ``gnn-tile-xla-s0``), or the run's full name where two models would share a name.
     """
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, dict[int | None, str]] = {}
     for run, manifest in manifests.items():
         settings = dict(manifest["settings"])
         seed = settings.pop("seed", None)
         inputs = {name: mark for name, mark in manifest["inputs"].items() if name != INIT}
-        same = run if seed is None else digest([settings, inputs])
-        groups.setdefault(same, []).append(run)
-    runs = list(groups.values())
+        name = "" if manifest.get("code") else Path(run).name.removesuffix(str(seed))
+        same = run if seed is None else digest([settings, inputs, name])
+        if seed in groups.get(same, {}):
+            same = run
+        groups.setdefault(same, {})[seed] = run
+    runs = [list(seeds.values()) for seeds in groups.values()]
     short = [_model_name(first, manifests[first]["settings"]) for first, *_ in runs]
     return {
         name if short.count(name) == 1 else members[0]: members
