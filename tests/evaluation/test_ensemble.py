@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.files import read_json, write_json
 from fastslow.ensemble.weights import (
     NORMALISATIONS,
     combine,
@@ -15,7 +16,7 @@ from fastslow.ensemble.weights import (
     pull_to_equal,
     search_weights,
 )
-from fastslow.runs.predictions import find_members, models_of, read_predictions
+from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, find_members, models_of, read_predictions
 from fastslow.steps.ensemble import EnsembleSettings, build_ensemble
 from helpers.cases import cases
 from helpers.good_artifacts import change_json, reseal
@@ -282,11 +283,17 @@ def test_a_member_has_the_name_of_no_other_input(layout, tmp_path, rng):
 
 
 def test_a_member_without_folds_beside_others_is_named(layout, tmp_path, rng):
-    folds = {"folded": {"folds": 2}, "whole": {}}
-    runs = [
-        write_run(tmp_path / name, layout, random_scores(layout, rng), **given)
-        for name, given in folds.items()
-    ]
+    """Of models of one's own the setting ``folds`` has no meaning: a file shows what was left out."""
+    runs = []
+    for name in ("folded", "whole"):
+        write_run(tmp_path / name, layout, random_scores(layout, rng), model=name, folds=2)
+        runs.append(str(tmp_path / name))
+    assert not build_ensemble(ensemble_settings(layout, tmp_path / "none", runs))["warnings"]
+    (tmp_path / "folded" / HELD_OUT).write_bytes((tmp_path / "folded" / PREDICTIONS).read_bytes())
+    manifest = read_json(tmp_path / "folded" / "manifest.json")
+    manifest["outputs"][HELD_OUT] = manifest["outputs"][PREDICTIONS]
+    write_json(tmp_path / "folded" / "manifest.json", manifest)
+    reseal(tmp_path / "folded")
     made = build_ensemble(ensemble_settings(layout, tmp_path / "e", runs))
     warning = "weights are searched on valid: whole left out no train programs (folds)"
     assert made["warnings"] == [warning]

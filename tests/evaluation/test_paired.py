@@ -101,7 +101,7 @@ def test_a_collection_of_one_program_leaves_the_error_unknown():
     assert math.isnan(facts["standard_error"]) and math.isnan(facts["freedom"])
     tables = {name: pd.DataFrame({"one": one, "other": 0.0}) for name, one in differences.items()}
     said = verdict(paired_results(tables).iloc[-1], NAMES, "tau")
-    assert said == "too few programs for a verdict (a collection has a single one)"
+    assert said == "too few programs of a collection for a verdict (1, 6 are needed)"
 
 
 def test_the_numbers_of_a_comparison_agree_with_each_other():

@@ -133,6 +133,11 @@ def test_a_custom_model_is_scored(features, tmp_path):
     manifest = write_run(tmp_path / "mine", features, by_runtime(features), model="mine", seed=0)
     assert manifest["valid"]["mean"] == pytest.approx(1)
     assert manifest["settings"] == {"model": "mine", "seed": 0, "collection": "layout:xla:random"}
+    assert not manifest["warnings"]
+    given = by_runtime(features)
+    reversed_valid = {name: -values for name, values in given["valid"].items()}
+    reversed_run = write_run(tmp_path / "other", features, given | {"valid": reversed_valid})
+    assert reversed_run["warnings"][0].startswith("valid is ordered against its runtimes (Kendall's tau -1.0")
 
 
 def test_a_run_written_by_hand_is_refused_until_write_run_wrote_it(features, tmp_path):

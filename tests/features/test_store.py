@@ -32,6 +32,8 @@ def graph():
 def test_rows_are_expanded_to_the_file_and_taken_alone(graph):
     merged = replace(graph, config_row=np.array([2, 0, 0, 1, 3, 2], np.int32))
     assert merged.expand(np.array([10, 11, 12, 13])).tolist() == [12, 10, 10, 11, 13, 12]
+    with pytest.raises(ValueError, match="6 values of .*, which has 4 rows"):
+        merged.expand(np.arange(6))
     assert (np.bincount(merged.config_row).tolist(), merged.config_ids.tolist()) == (
         [2, 1, 2, 1],
         [1, 3, 0, 4],

@@ -35,7 +35,7 @@ from fastslow.core.shown import Shown
 from fastslow.core.tables import table_text
 from fastslow.evaluation.paired import paired_results, seed_deviation, verdict
 from fastslow.evaluation.run_record import PICTURES, read_run_record
-from fastslow.evaluation.scores import SOLUTION, runtimes_of, solution_of
+from fastslow.evaluation.scores import OPTIMISTIC, SOLUTION, runtimes_of, solution_of
 from fastslow.evaluation.submission_record import submission_path
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import models_by_collection, read_predictions, read_run_manifest
@@ -64,8 +64,9 @@ class CompareSettings(Settings):
     """Score per graph: the competition's (tau for layout, 1 - slowdown of the top 5 for tile) or another one;
     of a ``top_K_error`` a negative difference is better. Not for submissions."""
     split: Literal[VALID, TEST] = VALID
-    """Graphs to compare on; ``test`` needs ``solution.csv`` in ``data_root``. Equal predictions of a layout
-    program count as in random order, on the leaderboard's test as in file order. Not for submissions."""
+    """Graphs to compare on; ``test`` needs ``solution.csv`` in ``data_root``. Epochs and weights were chosen
+    on ``valid``, whose scores are optimistic. Equal predictions of a layout program count as in random order,
+    on the leaderboard's test as in file order. Not for submissions."""
     features: str = ""
     """Features folder of a single collection; empty for those that belong to ``one`` by its path. It is read
     for the runtimes of ``valid`` where ``metric`` is not the competition's, whose scores the runs hold."""
@@ -546,6 +547,7 @@ def compare_models(settings: CompareSettings) -> Comparison:
         programs[_without_seed(ones)] = tables[label] = table
     left_out = collections_of_one(settings)
     words = [f"not compared: {left_out}"] if left_out else []
+    words += [OPTIMISTIC] if settings.split == VALID else []
     found = settings.names(), settings.metric, settings.split
     return comparison_of(tables, programs, *found, [*words, *doubts], seeds)
 

@@ -19,7 +19,13 @@ from fastslow.core.shown import Shown
 from fastslow.core.tables import sentences_text, table_markdown, table_text
 from fastslow.evaluation.paired import clustered_mean, seed_deviation
 from fastslow.evaluation.run_record import PICTURES, PLACED, read_run_record
-from fastslow.evaluation.scores import as_submitted, competition_score, runtimes_of, solution_of
+from fastslow.evaluation.scores import (
+    OPTIMISTIC,
+    as_submitted,
+    competition_score,
+    runtimes_of,
+    solution_of,
+)
 from fastslow.evaluation.standing import TEAMS, standing_of
 from fastslow.evaluation.submission_record import read_submission_record, require_recorded
 from fastslow.evaluation.training_files import wall_seconds
@@ -82,7 +88,7 @@ class Leaderboard(Shown):
         if self._settings.wide:
             words.append("a cell is valid / test; hours are the whole run's")
         words.append("a mean counts all five collections, ± its standard error over programs")
-        words.append("epochs and weights were chosen on valid, whose scores are optimistic")
+        words.append(OPTIMISTIC)
         blends = self.table[self.table["model"] == "blend"]
         named = zip(blends["run"], blends["settings"], strict=True)
         words += [f"{run}: a blend of {members}" for run, members in named]

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 LEAST = 6
-"""Programs that a verdict needs: of fewer a sign test has no result below 5 %."""
+"""Programs of each collection that a verdict needs: of fewer a sign test has no result below 5 %."""
 CONFIDENCE = 0.95
 """Of the interval of a difference; a verdict needs a p-value below the rest."""
 MEAN = "mean of {}"
@@ -29,7 +29,8 @@ def clustered_mean(values: Mapping[str, pd.Series]) -> dict[str, float]:
         values: By collection, a value for each program, one or more.
 
     Returns:
-        ``mean``, ``standard_error``, its degrees of ``freedom`` and the number of different ``programs``.
+        ``mean``, ``standard_error``, its degrees of ``freedom``, the number of different ``programs``, and
+        ``fewest``, the programs of the smallest collection or of those that share programs.
         The error is NaN where a collection has a single program. The degrees are by Welch and Satterthwaite,
         with collections that share programs as one sample, and NaN where the error is 0 or NaN.
     """
@@ -43,7 +44,8 @@ def clustered_mean(values: Mapping[str, pd.Series]) -> dict[str, float]:
     by_program = pd.DataFrame(residuals).sum(axis=1).reindex(there.index)
     squares = by_program.to_numpy() ** 2
     parts = 0.0
-    for sample in _samples(there):
+    samples = _samples(there)
+    for sample in samples:
         parts += squares[sample].sum() ** 2 / max(sample.sum() - 1, 1)
     variance = squares.sum() if known else math.nan
     return {
@@ -51,6 +53,7 @@ def clustered_mean(values: Mapping[str, pd.Series]) -> dict[str, float]:
         "standard_error": math.sqrt(variance),
         "freedom": variance**2 / parts if parts > 0 else math.nan,
         "programs": len(there),
+        "fewest": int(min(sample.sum() for sample in samples)),
     }
 
 
@@ -93,10 +96,11 @@ def paired_results(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
     Returns:
         Rows by ``collection``, the last one of several ``mean of N``. ``programs`` is the number of different
-        ones. ``one`` and ``other`` are means, ``difference`` is one - other with its ``standard_error``. Its
-        95 % interval by Student's t goes from ``low`` to ``high``, given six programs or more. A paired t
-        test has the ``p_value``, but not below the p-value of a sign test. ``higher``, ``equal`` and
-        ``lower`` are numbers of programs. NaN is not known.
+        ones, ``fewest`` of them are in the smallest collection. ``one`` and ``other`` are means,
+        ``difference`` is one - other with its ``standard_error``. Its 95 % interval by Student's t goes from
+        ``low`` to ``high``, where each collection has six programs. A paired t test has the ``p_value``, but
+        not below the p-value of a sign test. ``higher``, ``equal`` and ``lower`` are numbers of programs. NaN
+        is not known.
     """
     rows = {name: _paired_row({name: table}) for name, table in tables.items()}
     if len(tables) > 1:
@@ -110,18 +114,19 @@ def _paired_row(tables: Mapping[str, pd.DataFrame]) -> dict[str, float]:
 
     differences = {name: table["one"] - table["other"] for name, table in tables.items()}
     facts = clustered_mean(differences)
-    mean, error, freedom, programs = facts.values()
+    mean, error, freedom, programs, fewest = facts.values()
     reach = 0.0
     chance = float(mean == 0)
     if error:  # or NaN
         reach = student.ppf((1 + CONFIDENCE) / 2, freedom) * error
         chance = 2 * student.sf(abs(mean) / error, freedom)
-    if programs < LEAST:
+    if fewest < LEAST:
         reach = math.nan
     weighted = {name: part / len(part) for name, part in differences.items()}
     by_program = pd.DataFrame(weighted).sum(axis=1)
     return {
         "programs": programs,
+        "fewest": fewest,
         "one": float(np.mean([table["one"].mean() for table in tables.values()])),
         "other": float(np.mean([table["other"].mean() for table in tables.values()])),
         "difference": mean,
@@ -143,10 +148,9 @@ def verdict(facts: Mapping[str, float], names: tuple[str, str], metric: str) -> 
         names: Names of the two.
         metric: The metric; of a ``top_K_error`` lower is better.
     """
-    if facts["programs"] < LEAST:
-        return f"too few programs for a verdict ({facts['programs']:.0f}, {LEAST} are needed)"
-    if math.isnan(facts["p_value"]):
-        return "too few programs for a verdict (a collection has a single one)"
+    if facts["fewest"] < LEAST:
+        of = " of a collection" if facts["fewest"] < facts["programs"] else ""
+        return f"too few programs{of} for a verdict ({facts['fewest']:.0f}, {LEAST} are needed)"
     if facts["p_value"] >= 1 - CONFIDENCE:
         return "no difference beyond chance"
     lower_is_better = metric.endswith("_error")

@@ -31,6 +31,8 @@ from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import models_of, read_predictions, read_run_manifest
 
 SOLUTION = "solution.csv"
+OPTIMISTIC = "epochs and weights were chosen on valid, whose scores are optimistic"
+"""A sentence that stands beside scores on valid."""
 _HEADER = "ID,config_index,runtime"
 _ROW = re.compile(r"([^,]+),(0|[1-9][0-9]{0,8}),([1-9][0-9]{0,17})")
 

@@ -62,7 +62,9 @@ class Graph:
         return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()[:16]
 
     def expand(self, values: np.ndarray) -> np.ndarray:
-        """Repeat values of the rows, ``(C, ...)``, for every configuration of the file, ``(C_file, ...)``."""
+        """Repeat the C rows' values for the ``C_file`` configurations; ValueError where there are not C."""
+        if len(values) != self.num_configs:
+            raise ValueError(f"{len(values)} values of {self.name}, which has {self.num_configs} rows")
         return values[self.config_row]
 
     def take(self, rows: np.ndarray | slice) -> "Graph":
@@ -155,8 +157,7 @@ class GraphSet:
             DataError: The split is ``test``, whose files carry zeros in place of runtimes.
         """
         if split not in LABELLED_SPLITS:
-            remedy = "Score a submission through solution.csv"
-            raise DataError(self.origin, f"{split} runtimes are not known", remedy)
+            raise DataError(self.origin, f"{split} runtimes are not known", "Score a CSV by solution.csv")
         array = "runtime" if split == TRAIN else "file_runtime"
         return {name: self.read_labels(split, name, array) for name in self.names(split)}
 

@@ -68,6 +68,7 @@ from fastslow.runs.features_folder import CollectionRecord, CollectionSettings, 
 
 PREDICTIONS = "predictions.npz"
 HELD_OUT = "held_out.npz"
+_REVERSED = "valid is ordered against its runtimes (Kendall's tau {:.3f}): lower must mean predicted faster"
 """Predictions of the train programs that ``folds`` left out of a training."""
 RUN_FILES = (MANIFEST, PREDICTIONS)
 _AGAIN = "Train this model again"
@@ -208,6 +209,8 @@ def replace_run(
         values = file_digest(path / PREDICTIONS)
         valid = collection_score(features.collection.kind, features.labels(VALID), complete[VALID])
         fingerprint = digest([artifact.fingerprint, values])
+        if features.collection.kind == "layout" and valid["mean"] < 0:
+            warnings.append(_REVERSED.format(valid["mean"]))
         artifact.finish((PREDICTIONS,), fingerprint=fingerprint, valid=valid, warnings=warnings)
     return read_run_manifest(path)
 

@@ -31,6 +31,7 @@ from fastslow.features.folds import HELD_OUT_CONFIGS
 from fastslow.features.graph import Predictions, draw_configs
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import (
+    HELD_OUT,
     PREDICTIONS,
     RUN_FILES,
     check_predictions,
@@ -220,7 +221,7 @@ def build_ensemble(settings: EnsembleSettings) -> dict:
 
 def _warn_of_folds(manifests: Mapping[str, dict]) -> list[str]:
     """Return a warning where some members were trained with folds and others were not."""
-    without = [name for name, manifest in manifests.items() if not manifest["settings"].get("folds")]
+    without = [name for name, manifest in manifests.items() if HELD_OUT not in manifest["outputs"]]
     if len(without) in (0, len(manifests)):
         return []
     return [f"weights are searched on valid: {listed(without)} left out no train programs (folds)"]
@@ -236,7 +237,7 @@ def _ensemble(
 
     valid_score = _mean_score(kind, labels)
     normalisation = settings.normalisation
-    folded = all(manifest["settings"].get("folds") for manifest in manifests.values())
+    folded = all(HELD_OUT in manifest["outputs"] for manifest in manifests.values())
     if folded:
         weights = _weights_of_folds(settings, features, models, folders)
     else:
