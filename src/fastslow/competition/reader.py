@@ -221,8 +221,7 @@ def _layout_numbers(path: Path, chunk: np.ndarray, row: int, key: str = "node_co
     seen = np.zeros(ENTRY_VALUES**LAYOUT_WIDTH, bool)
     seen[number] = True
     _check_layouts(path, key, number, np.flatnonzero(seen), row)
-    numbers: np.ndarray = number.reshape(len(chunk), -1)
-    return numbers
+    return np.asarray(number.reshape(len(chunk), -1))
 
 
 def _check_layouts(path: Path, key: str, number: np.ndarray, distinct: np.ndarray, row: int) -> None:

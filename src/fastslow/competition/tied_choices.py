@@ -59,8 +59,7 @@ class Choices:
     def layout_codes(self, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Return the layout code of every tensor, ``(rows, K, 3)`` uint16."""
         nodes, roles = np.indices(self.group.shape)
-        codes: np.ndarray = self.codes[nodes, roles, self.values[rows][:, self.group]]
-        return codes
+        return np.asarray(self.codes[nodes, roles, self.values[rows][:, self.group]])
 
 
 def distinct_rows(columns: Iterable[np.ndarray], num_rows: int) -> tuple[np.ndarray, np.ndarray]:
