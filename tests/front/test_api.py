@@ -130,7 +130,7 @@ assert not large & sys.modules.keys(), large & sys.modules.keys()
 def test_runs_and_submissions_are_compared_as_by_the_command(home, capsys):
     """Nothing is drawn or printed. Of a CSV against itself every difference is 0."""
     runs = fastslow.compare("smoke", "smoke")
-    few = "too few programs for a verdict (4, 6 are needed)"
+    few = "too few programs of a collection for a verdict (1, 6 are needed)"
     assert runs.words()[0] == f"mean score on valid: {few}"
     assert len(runs.table) == 6 and len(runs.programs) == 5
     csv = home / "submissions" / "smoke.csv"
