@@ -129,7 +129,7 @@ def minus_ridge(names: list[str]) -> list[dict]:
                 seeds.setdefault(model.removesuffix(f"-{slug}"), []).append(folder)
             for model, folders in seeds.items():
                 if model != RIDGE:
-                    table, _ = compare_table(settings, folders, [ridge])
+                    table, *_ = compare_table(settings, folders, [ridge])
                     of_models.setdefault(model, []).append(table)
         for model, of_model in of_models.items():
             mean = pd.concat(of_model).groupby("graph")["difference"].mean().reset_index()

@@ -202,7 +202,7 @@ def _how_to_compare(settings: CompareSettings, both: tuple[Models, Models], sing
 
 def compare_table(
     settings: CompareSettings, ones: Sequence[Path], others: Sequence[Path]
-) -> tuple[pd.DataFrame, tuple[list[float], list[float]]]:
+) -> tuple[pd.DataFrame, tuple[list[float], list[float]], list[str]]:
     """Score two models on every program.
 
     Args:
@@ -212,8 +212,8 @@ def compare_table(
 
     Returns:
         A row per program of which all predict equally many configurations, worst for ``one`` first: ``one``
-        and ``other``, the means over seeds, and ``difference``; and of each model the mean score of each
-        seed.
+        and ``other``, the means over seeds, and ``difference``. Then of each model the mean score of each
+        seed, and the names of the other programs.
 
     Raises:
         SettingsError: The models belong to different collections, or the features of a metric are not here.
@@ -251,7 +251,8 @@ def compare_table(
     table = pd.DataFrame({"one": parts[0].mean(), "other": parts[1].mean()})
     table = table.assign(difference=table["one"] - table["other"])
     table = table.sort_values("difference", ascending=not settings.metric.endswith("_error"))
-    return table, (parts[0].mean(axis=1).tolist(), parts[1].mean(axis=1).tolist())
+    seeds = parts[0].mean(axis=1).tolist(), parts[1].mean(axis=1).tolist()
+    return table, seeds, left_out
 
 
 def _same_graphs(predictions: Sequence[Mapping[str, np.ndarray]]) -> tuple[list[str], list[str]]:
@@ -259,12 +260,11 @@ def _same_graphs(predictions: Sequence[Mapping[str, np.ndarray]]) -> tuple[list[
     sizes = [{graph: len(values) for graph, values in predicted.items()} for predicted in predictions]
     every = sorted({graph for of_one in sizes for graph in of_one})
     same = [graph for graph in every if len({of_one.get(graph) for of_one in sizes}) == 1]
-    return same, [graph for graph in every if graph not in same]
+    return same, sorted({*every} - {*same})
 
 
-def _without_counterpart(settings: CompareSettings, folders: Sequence[Path], label: str) -> list[str]:
+def _without_counterpart(left_out: Sequence[str], label: str) -> list[str]:
     """Return which programs of a collection are not compared, a sentence where there are any."""
-    _, left_out = _same_graphs([read_predictions(folder)[settings.split] for folder in folders])
     if not left_out:
         return []
     number = counted(len(left_out), "program")
@@ -291,7 +291,8 @@ def _doubted_labels(one: Path, other: Path, compared: Sequence[str]) -> list[str
         return [f"not known: whether both were scored on the same runtimes of {slug}, without {missing[0]}"]
     labels, others = (Features(folder).labels(VALID) for folder in folders)
     for graph in compared:
-        if not np.array_equal(labels[graph], others[graph]):
+        in_both = graph in labels and graph in others
+        if in_both and not np.array_equal(labels[graph], others[graph]):
             problem = f"graph {graph}: scored on other runtimes than {one}"
             raise DataError(other, problem, "Compare models that were made from the same data")
     return []
@@ -540,10 +541,10 @@ def compare_models(settings: CompareSettings) -> Comparison:
     doubts = []
     for name, (ones, others) in pairs_of_models(settings).items():
         label = name.removeprefix("layout:")
-        table, seeds[label] = compare_table(settings, ones, others)
+        table, seeds[label], without = compare_table(settings, ones, others)
         if settings.split == VALID:
             doubts += _doubted_labels(ones[0], others[0], [*table.index])
-        doubts += _without_counterpart(settings, [*ones, *others], label)
+        doubts += _without_counterpart(without, label)
         programs[_without_seed(ones)] = tables[label] = table
     left_out = collections_of_one(settings)
     words = [f"not compared: {left_out}"] if left_out else []

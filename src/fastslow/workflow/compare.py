@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID
-from fastslow.competition.submission_checks import read_any_submission
+from fastslow.competition.submission_csv import read_rows
 from fastslow.core.errors import DataError, SettingsError, listed
 from fastslow.core.settings import Unread, find_data
 from fastslow.core.tables import table_text
@@ -104,9 +104,9 @@ def compare_submissions(settings: CompareSettings) -> Comparison:
     reason = ""
     if solution is None:
         reason = f"{root} has no {SOLUTION}"
-    elif foreign := {*read_any_submission(one), *read_any_submission(other)} - solution.keys():
+    elif foreign := {*read_rows(one), *read_rows(other)} - solution.keys():
         reason = f"the solution of {root} scores other programs, without {listed(sorted(foreign))}"
-    if solution is None or reason:
+    if reason:
         found = [f"no verdict: {reason}; give data_root=FOLDER", *lacking]
         return Comparison(pd.DataFrame(), found, {}, pd.DataFrame(), named)
     try:
