@@ -57,10 +57,12 @@ def row_order(path: Path) -> RowOrder:
     whole = hashlib.sha256()
     rows: list[bytes] = []
     for chunk in stream_rows(path, "node_config_feat"):
-        bad = (chunk < -1) | (chunk > MAX_DIMENSION) | (chunk != np.rint(chunk))
+        with np.errstate(invalid="ignore"):  # infinity becomes a number, and is refused
+            values = np.ascontiguousarray(chunk.reshape(len(chunk), -1), np.int8)
+        numbers = values.reshape(chunk.shape)
+        bad = (numbers != chunk) | (numbers < -1) | (numbers > MAX_DIMENSION)
         rule = f"a whole number from -1 to {MAX_DIMENSION}"
         refuse(path, "node_config_feat", chunk, bad, rule, row=len(rows))
-        values = np.ascontiguousarray(chunk.reshape(len(chunk), -1), np.int8)
         whole.update(values.data)
         rows += [hashlib.sha256(row.data).digest()[:8] for row in values]
     return RowOrder(whole.hexdigest()[:16], hashlib.sha256(b"".join(sorted(rows))).hexdigest()[:16])
