@@ -53,6 +53,7 @@ DRAWS, SAMPLE_DRAWS = 10, 3
 KERNELS = 24  # of the sample, evenly by name
 FEWEST = 4  # a program of fewer than twice as many configurations is left out
 STACK, ENSEMBLE = "stack", "ensemble"
+RIVALS = (*PREDICTORS, ENSEMBLE)
 MEASURED, LAYOUTS, TILES = "measured", "sample, layouts", "sample, tiles"
 
 
@@ -232,11 +233,11 @@ def margins(programs: list[dict]) -> tuple[list[dict], list[dict]]:
             "measured": float(np.mean([point[STACK] - point[rival] for point in measured] or [np.nan])),
             "smallest": float(min(point[STACK] - point[rival] for point in points.values())),
         }
-        for rival in (*PREDICTORS, ENSEMBLE)
+        for rival in RIVALS
     ]
     behind = []
     for (name, n), point in points.items():
-        best = max((*PREDICTORS, ENSEMBLE), key=lambda rival: point[rival])
+        best = max(RIVALS, key=lambda rival: point[rival])
         if point[STACK] < point[best] - 0.01:
             behind.append(
                 {"programs": name, "known": n, STACK: point[STACK], "best": point[best], "rival": best}

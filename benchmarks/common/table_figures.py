@@ -333,11 +333,9 @@ def plot_calibration() -> Figure:
         axes.set(title=title, xlabel="promised, %", xticks=levels, xlim=(45, 95), ylim=(30, 100))
     panels[0].set_ylabel("held in fact, % (dashed: as promised)")
     name_in_colours(figure, [*_THIRDS.items()])
-    held = 100 * float(rows.loc["all", "in 80%"])
+    held = int(100 * float(rows.loc["all", "in 80%"]) + 0.5)  # half up, as pages round
     count = rows.loc["all", "with a band"]
-    figure.suptitle(
-        f"Bands that promise 80 % hold {int(held + 0.5)} % of {count} rankings"
-    )  # half up, as pages round
+    figure.suptitle(f"Bands that promise 80 % hold {held} % of {count} rankings")
     return figure
 
 

@@ -280,7 +280,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: the memory that this process may have is used up. {remedy}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        left = LEFT.get("".join(words[:1]), "the same command resumes where it stopped")
+        left = "the same command resumes where it stopped"
+        if words[:1] and words[0] in LEFT:
+            left = LEFT[words[0]]
         print(f"\ninterrupted; {left}", file=sys.stderr)
         return INTERRUPTED
     return 0

@@ -68,8 +68,8 @@ from fastslow.runs.features_folder import CollectionRecord, CollectionSettings, 
 
 PREDICTIONS = "predictions.npz"
 HELD_OUT = "held_out.npz"
-_REVERSED = "valid is ordered against its runtimes (Kendall's tau {:.3f}): lower must mean predicted faster"
 """Predictions of the train programs that ``folds`` left out of a training."""
+_REVERSED = "valid is ordered against its runtimes (Kendall's tau {:.3f}): lower must mean predicted faster"
 RUN_FILES = (MANIFEST, PREDICTIONS)
 _AGAIN = "Train this model again"
 _MAKE = "Make it with `make ensemble` or the notebook that writes it (its `folder`), or name another folder"
