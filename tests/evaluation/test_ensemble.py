@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
-from fastslow.core.files import read_json, write_json
 from fastslow.ensemble.weights import (
     NORMALISATIONS,
     combine,
@@ -16,7 +15,8 @@ from fastslow.ensemble.weights import (
     pull_to_equal,
     search_weights,
 )
-from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, find_members, models_of, read_predictions
+from fastslow.runs.predictions import find_members, models_of, read_predictions
+from fastslow.runs.predictions import write_run as write_custom
 from fastslow.steps.ensemble import EnsembleSettings, build_ensemble
 from helpers.cases import cases
 from helpers.good_artifacts import change_json, reseal
@@ -284,20 +284,32 @@ def test_a_member_has_the_name_of_no_other_input(layout, tmp_path, rng):
 
 def test_a_member_without_folds_beside_others_is_named(layout, tmp_path, rng):
     """Of models of one's own the setting ``folds`` has no meaning: a file shows what was left out."""
+    left_out = {
+        name: rng.random(len(layout.graph("train", name).config_row)) for name in layout.names("train")
+    }
     runs = []
     for name in ("folded", "whole"):
-        write_run(tmp_path / name, layout, random_scores(layout, rng), model=name, folds=2)
+        held_out = left_out if name == "folded" else None
+        write_custom(tmp_path / name, layout, random_scores(layout, rng), held_out, model=name)
         runs.append(str(tmp_path / name))
-    assert not build_ensemble(ensemble_settings(layout, tmp_path / "none", runs))["warnings"]
-    (tmp_path / "folded" / HELD_OUT).write_bytes((tmp_path / "folded" / PREDICTIONS).read_bytes())
-    manifest = read_json(tmp_path / "folded" / "manifest.json")
-    manifest["outputs"][HELD_OUT] = manifest["outputs"][PREDICTIONS]
-    write_json(tmp_path / "folded" / "manifest.json", manifest)
-    reseal(tmp_path / "folded")
     made = build_ensemble(ensemble_settings(layout, tmp_path / "e", runs))
     warning = "weights are searched on valid: whole left out no train programs (folds)"
     assert made["warnings"] == [warning]
     assert not build_ensemble(ensemble_settings(layout, tmp_path / "one", runs[1:]))["warnings"]
+
+
+def test_models_of_ones_own_choose_weights_on_what_they_left_out(layout, tmp_path, rng):
+    """The better one on left-out train programs has all the weight, though it is the worse one on valid."""
+    runs = []
+    for name, sign in (("good", 1), ("bad", -1)):
+        left_out = {
+            graph: sign * layout.graph("train", graph).file_runtime for graph in layout.names("train")
+        }
+        write_custom(tmp_path / name, layout, random_scores(layout, rng), left_out, model=name)
+        runs.append(str(tmp_path / name))
+    made = build_ensemble(ensemble_settings(layout, tmp_path / "e", runs))
+    assert {name: member["weight"] for name, member in made["members"].items()} == {"good": 1, "bad": 0}
+    assert "chosen on left-out train programs" in made["valid"]["weights"]
 
 
 def test_it_is_built_again_only_where_a_member_changed(layout, tmp_path, rng):

@@ -9,10 +9,14 @@ import pytest
 from fastslow.core.artifacts import write_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import resolve
+from fastslow.features.folds import HELD_OUT_CONFIGS
+from fastslow.features.graph import draw_configs
 from fastslow.runs import features_folder
 from fastslow.runs.predictions import (
+    HELD_OUT,
     PREDICTIONS,
     check_predictions,
+    read_held_out,
     read_predictions,
     write_predictions,
     write_run,
@@ -138,6 +142,35 @@ def test_a_custom_model_is_scored(features, tmp_path):
     reversed_valid = {name: -values for name, values in given["valid"].items()}
     reversed_run = write_run(tmp_path / "other", features, given | {"valid": reversed_valid})
     assert reversed_run["warnings"][0].startswith("valid is ordered against its runtimes (Kendall's tau -1.0")
+
+
+def test_left_out_programs_are_kept_by_distinct_configuration(features, tmp_path):
+    name = features.names("train")[0]
+    graph = features.graph("train", name)
+    distinct = np.arange(len(graph.runtime)) / 7
+    values = graph.expand(distinct)
+    before = write_run(tmp_path / "mine", features, by_runtime(features))
+    manifest = write_run(tmp_path / "mine", features, by_runtime(features), {name: values})
+    assert manifest["fingerprint"] != before["fingerprint"] and HELD_OUT in manifest["outputs"]
+    drawn = draw_configs(len(graph.runtime), HELD_OUT_CONFIGS, 0, name)
+    np.testing.assert_array_equal(
+        read_held_out(tmp_path / "mine")[name], (np.arange(len(graph.runtime)) / 7)[drawn]
+    )
+
+
+@cases(
+    "held_out, problem",
+    [
+        ({"nobody": [1.0]}, "held_out has nobody, which is no train graph here. Leave it out"),
+        ({"a": [1.0]}, r"held_out of a has predictions of shape \(1,\), \(\d+,\) wanted, finite ones. Give"),
+        ({"a": "text"}, r"the predictions of a are no numbers \(str\)"),
+        ([1.0], "the predictions are list, a dict wanted"),
+    ],
+)
+def test_left_out_programs_that_do_not_fit_are_refused(held_out, problem, features, tmp_path):
+    with pytest.raises(DataError, match=problem):
+        write_run(tmp_path / "mine", features, by_runtime(features), held_out)
+    assert not (tmp_path / "mine").exists()
 
 
 def test_a_run_written_by_hand_is_refused_until_write_run_wrote_it(features, tmp_path):

@@ -40,6 +40,9 @@ For a model of any framework::
     write_run("runs/mine-layout-xla-random-s0", features, predictions, model="mine", seed=0)
 
 Name the folder in the ensemble's ``extra`` (``make submit SET=ensemble.extra=FOLDER``), and it takes part.
+
+``held_out.npz`` is there where a model has left out train programs (``folds``). All members need it, else the
+weights of an ensemble are searched on valid.
 """
 
 import contextlib
@@ -54,7 +57,14 @@ import pandas as pd
 from annotated_types import Ge, Le, Len
 from pydantic import AfterValidator
 
-from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, VALID, Collection, get_collection
+from fastslow.competition.catalog import (
+    COLLECTIONS,
+    PREDICTED_SPLITS,
+    TRAIN,
+    VALID,
+    Collection,
+    get_collection,
+)
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_manifest
 from fastslow.core.errors import DataError, SettingsError, listed, printable
@@ -63,7 +73,8 @@ from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.records import FileName, Record, check_record
 from fastslow.core.settings import Settings, path_text, resolve
 from fastslow.ensemble.weights import NORMALISATIONS
-from fastslow.features.graph import Predictions
+from fastslow.features.folds import HELD_OUT_CONFIGS
+from fastslow.features.graph import Predictions, draw_configs
 from fastslow.runs.features_folder import CollectionRecord, CollectionSettings, Features
 
 PREDICTIONS = "predictions.npz"
@@ -76,6 +87,7 @@ _MAKE = "Make it with `make ensemble` or the notebook that writes it (its `folde
 _REWRITE = "Train this model again, or write the run with fastslow.runs.predictions.write_run"
 _TRAINED = ("gnn", "ranker", "ensemble")
 _EXACT = 2**53  # float64 holds all smaller integers
+_LEFT_OUT = "Give write_run one finite value per configuration of each left-out graph"
 _COMPLETE = "Give write_run one finite value per configuration, for every valid and test graph"
 _ROUNDING = 1e-9  # of a score, and of their mean relative to the largest of them
 
@@ -153,14 +165,22 @@ def run_artifact(
 
 
 def write_run(
-    folder: str | Path, features: Features, predictions: Mapping[str, Mapping], **settings: Any
+    folder: str | Path,
+    features: Features,
+    predictions: Mapping[str, Mapping],
+    held_out: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> dict:
     """Write the run folder of a custom model, so that it can be a member of an ensemble.
 
     Args:
         folder: Run folder; a relative path starts at the same folder as in the settings.
         features: Features of the collection that is predicted.
-        predictions: Split (``valid`` and ``test``) to graph to ``(C,)`` values, lower = predicted faster.
+        predictions: Split (``valid`` and ``test``) to graph to ``(C_file,)`` values, lower = predicted
+            faster.
+        held_out: Train graph to ``(C_file,)`` values, each of a model that has not learned from this program,
+            in any of its searches or copies (:func:`fastslow.features.folds.split_folds`). If all members of
+            an ensemble have some, its weights are searched on these programs in place of valid.
         **settings: For the manifest, anything JSON can hold. Runs that differ only in ``seed``, and whose
             folders have one name but for the seed (``mine-s0``, ``mine-s1``), share a weight in an ensemble.
             A ``collection`` must be the features'.
@@ -181,11 +201,16 @@ def write_run(
         raise SettingsError("model", f"{problem}; give another name, such as 'mine'")
     if _is_made_by_a_command(path):
         raise SettingsError("folder", f"{path} holds what a command made; name another one")
-    return replace_run(path, features, predictions, **settings)
+    return replace_run(path, features, predictions, held_out, **settings)
 
 
 def replace_run(
-    path: Path, features: Features, predictions: Mapping[str, Mapping], /, **settings: Any
+    path: Path,
+    features: Features,
+    predictions: Mapping[str, Mapping],
+    held_out: Mapping[str, Any] | None = None,
+    /,
+    **settings: Any,
 ) -> dict:
     """Write a run folder as :func:`write_run` does, whatever was there."""
     for name, value in settings.items():
@@ -194,7 +219,11 @@ def replace_run(
     if settings.setdefault("collection", predicted) != predicted:
         problem = f"{settings['collection']!r} is another one than the features', {predicted}; leave it out"
         raise SettingsError("collection", problem)
-    for given in (predictions, *(predictions.values() if isinstance(predictions, Mapping) else ())):
+    for given in (
+        predictions,
+        *(predictions.values() if isinstance(predictions, Mapping) else ()),
+        held_out or {},
+    ):
         if not isinstance(given, Mapping):
             raise DataError(path, f"the predictions are {type(given).__name__}, a dict wanted", _COMPLETE)
     complete = {
@@ -202,17 +231,44 @@ def replace_run(
         for split in PREDICTED_SPLITS
     }
     check_predictions(path, complete, features, _COMPLETE)
+    left_out = _left_out(path, features, held_out or {})
     artifact = Artifact(path, settings, {"features": features.fingerprint, "data": features.data})
     with artifact.building():
         warnings = write_predictions(path, complete)
+        outputs = [PREDICTIONS]
+        if left_out:
+            write_held_out(path, left_out)
+            outputs.append(HELD_OUT)
         # of the values too: nothing else shows that the model changed
-        values = file_digest(path / PREDICTIONS)
+        values = [file_digest(path / name) for name in outputs]
         valid = collection_score(features.collection.kind, features.labels(VALID), complete[VALID])
-        fingerprint = digest([artifact.fingerprint, values])
+        fingerprint = digest([artifact.fingerprint, *values])
         if features.collection.kind == "layout" and valid["mean"] < 0:
             warnings.append(_REVERSED.format(valid["mean"]))
-        artifact.finish((PREDICTIONS,), fingerprint=fingerprint, valid=valid, warnings=warnings)
+        artifact.finish(outputs, fingerprint=fingerprint, valid=valid, warnings=warnings)
     return read_run_manifest(path)
+
+
+def _left_out(path: Path, features: Features, predictions: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return what :func:`read_held_out` gives of predictions ``(C_file,)`` of train graphs.
+
+    Raises:
+        DataError: A graph is no train graph, or its predictions are not one finite number a configuration.
+    """
+    names = features.names(TRAIN)
+    drawn = {}
+    for name, given in predictions.items():
+        if name not in names:
+            raise DataError(path, f"held_out has {name}, which is no train graph here", "Leave it out")
+        config_row = features.graph(TRAIN, name).config_row
+        values = _numbers(path, name, given)
+        if values.shape != config_row.shape or not np.isfinite(values).all():
+            problem = f"held_out of {name} has predictions of shape {values.shape}, {config_row.shape} wanted"
+            raise DataError(path, f"{problem}, finite ones", _LEFT_OUT)
+        _, first = np.unique(config_row, return_index=True)
+        distinct = values[first]
+        drawn[name] = distinct[draw_configs(len(distinct), HELD_OUT_CONFIGS, 0, name)]
+    return drawn
 
 
 def _is_made_by_a_command(folder: Path) -> bool:
