@@ -6,6 +6,7 @@ test kernel, whose name does not tell it, by itself). What the others promise is
 
 *part*: thirds of the programs by their distance to the train programs, *smallest* to *largest*. *in 80%*:
 share of the scores that are in the band of this level, which is made of the scores of all layout collections.
+A program that both searches rank is two *rankings* and counts as one of the *programs* of a band.
 *width*: of the bands of 80 %. *nearest 80%*, *nearest width*: the same of bands of the 39 programs whose
 distance is most alike; they are no better, so ``rank`` does not have them. A program has no band if no other
 one was scored that is as large, as small or as far. A third of one collection has 6 to 14 bands: chance
@@ -39,7 +40,7 @@ from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import find_run, read_predictions
 from fastslow_programs.program.configurations import find_default
 from fastslow_programs.ranking.models import Models, read_models
-from fastslow_programs.ranking.trust import FEWEST_SCORES, LEVELS, TOLD, Seen, Trust
+from fastslow_programs.ranking.trust import FEWEST_PROGRAMS, LEVELS, TOLD, Seen, Trust
 
 TABLE = {"hours": 0.02, "needs": ("run",)}
 DATA = "data/sample"
@@ -50,12 +51,13 @@ Bands = list[tuple[float, float] | None]
 
 
 class Held(NamedTuple):
-    """A program that was held out: what it has, and what the others promise.
+    """A ranking of a program that was held out: what it has, and what the others promise.
 
     Pairs are ``(2, n)``: the probability of the likelier order, and 1 where runtimes have it, 0.5 if equal.
     """
 
     collection: str
+    program: str
     distance: float
     score: float
     bands: Bands  # by level
@@ -89,7 +91,9 @@ def pairs_of(trust: Trust, prediction: np.ndarray, runtime: np.ndarray, of: Iter
 def nearest_only(others: Seen, trust: Trust) -> Trust:
     """Return the same with the scores of the programs whose distance is most alike."""
     order = np.argsort(np.abs(others.distance - trust.nearest), kind="stable")
-    return replace(trust, scores=np.sort(others.score[order[:FEWEST_SCORES]]))
+    before = np.cumsum(trust.shares[order]) - trust.shares[order]
+    kept = order[before.round(9) < FEWEST_PROGRAMS]
+    return replace(trust, scores=trust.scores[kept], shares=trust.shares[kept])
 
 
 def hold_out(models: Models, runs: Path, kind: str, solution: dict) -> list[Held]:
@@ -114,6 +118,7 @@ def hold_out(models: Models, runs: Path, kind: str, solution: dict) -> list[Held
         held.append(
             Held(
                 collection=file.collection.name,
+                program=file.name,
                 distance=seen.distance[number],
                 score=float(seen.score[number]),
                 bands=[trust.band(level) for level in LEVELS],
@@ -152,8 +157,8 @@ def coverage(held: list[Held], which: str) -> dict:
 
 def row_of(collection: str, part: str, held: list[Held]) -> dict:
     """Return how often bands and probabilities hold."""
-    row = {"collection": collection, "part": part, "programs": len(held)}
-    row |= {"with a band": sum(program.bands[0] is not None for program in held)}
+    row = {"collection": collection, "part": part, "programs": len({ranking.program for ranking in held})}
+    row |= {"rankings": len(held), "with a band": sum(ranking.bands[0] is not None for ranking in held)}
     row |= {
         "smallest": min(program.distance for program in held),
         "largest": max(program.distance for program in held),

@@ -11,7 +11,9 @@ def held(distance, inside, band=True):
     """A program whose score is in its bands, or not; of its two pairs one has the likelier order."""
     bands = [(0.6, 0.8)] * len(trust.LEVELS) if band else [None] * len(trust.LEVELS)
     pairs = np.array([[0.8, 0.8, 0.6], [1.0, 0.0, 0.0]])
-    return trust.Held("layout:xla:random", distance, 0.7 if inside else 0.5, bands, bands, pairs, pairs)
+    return trust.Held(
+        "layout:xla:random", f"{distance}", distance, 0.7 if inside else 0.5, bands, bands, pairs, pairs
+    )
 
 
 def test_the_coverage_of_each_third_of_distance_is_told():
@@ -20,7 +22,7 @@ def test_the_coverage_of_each_third_of_distance_is_told():
     assert [row["part"] for row in rows] == ["all", *PARTS]
     assert [row["in 80%"] for row in rows] == pytest.approx([1 / 3, 0, 0, 1])
     assert [(row["smallest"], row["largest"]) for row in rows] == [(0, 8), (0, 2), (3, 5), (6, 8)]
-    assert {row["programs"] for row in rows[1:]} == {3}
+    assert {row["programs"] for row in rows[1:]} == {row["rankings"] for row in rows[1:]} == {3}
     assert all(row["said 80%"] == row["default 80%"] == 0.5 and np.isnan(row["said 50%"]) for row in rows)
 
 

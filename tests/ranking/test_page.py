@@ -129,7 +129,7 @@ def test_a_file_of_one_program_has_nothing_to_choose(tmp_path):
 
 
 def test_while_nothing_is_known_the_default_is_to_be_kept_and_the_members_are_shown(tmp_path):
-    trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(60, 2.0), [], [], False, False)
+    trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(39, 2.0), np.ones(39), [], [], False, False)
     shown = ranking(advice=advise("How: measure."), judge=lambda: trust)
     text = checked(shown, tmp_path, browser=True)
     keep = "The compiler's default is the choice to keep while no runtime is known."

@@ -9,7 +9,7 @@ import pytest
 from fastslow.competition.node_columns import SHAPE_PRODUCT
 from fastslow.competition.opcodes import CONVOLUTION, DOT, RESHAPE
 from fastslow.core.errors import SettingsError
-from fastslow_programs.ranking.trust import FEWEST_SCORES, LEVELS, TOLD, Seen, _steepness
+from fastslow_programs.ranking.trust import FEWEST_PROGRAMS, LEVELS, TOLD, Seen, _steepness
 from helpers.cases import cases
 
 NODES, LARGEST = 1000, 64.0
@@ -26,9 +26,9 @@ def counts(*programs):
 
 
 def seen(distance, score):
-    """Models that learned from one program and were scored on others, of one size."""
+    """Models that learned from one program and were scored on others; no two are one, nearly of one size."""
     scored = counts(*map(opcodes, distance))
-    largest, steepness = np.full(len(score), LARGEST), np.full(len(score), 4.0)
+    largest, steepness = LARGEST + 1e-6 * np.arange(len(score)), np.full(len(score), 4.0)
     return Seen(
         counts([DOT] * 10, [DOT] * 10 + [CONVOLUTION] * 10), scored, largest, np.array(score), steepness
     )
@@ -75,7 +75,9 @@ def test_pairs_are_ordered_as_they_are_said_to_be():
     steepness = np.array([_steepness(*program) for program in programs])
     said, has = [], []
     for number, (prediction, runtime) in enumerate(programs):
-        trust = replace(at(seen([0.0], [0.0]), 0.0), unlike=[], steepness=np.delete(steepness, number))
+        trust = replace(
+            at(seen([0.0], [0.0]), 0.0), unlike=[], steepness=np.delete(steepness, number), shares=np.ones(59)
+        )
         for one in range(40):
             said.append(np.delete(trust.faster(prediction, one), one))
             has.append(np.delete(0.5 + 0.5 * np.sign(runtime[one] - runtime), one))
@@ -108,6 +110,36 @@ def test_a_band_holds_for_at_least_its_share_of_further_scores(count):
         assert (low, high) == (max(places) - 1, count - max(places))
 
 
+def twice(evidence):
+    """The same programs, each with the same score in both searches."""
+    again = ("scored", "largest", "score", "steepness")
+    return replace(evidence, **{name: np.concatenate([getattr(evidence, name)] * 2) for name in again})
+
+
+@cases("count", [39, 64, 100])
+def test_a_program_that_both_searches_ranked_counts_once(count):
+    """A second ranking that is as the first one tells nothing more: bands are over programs."""
+    once = seen(np.linspace(0, 0.3, count), np.linspace(0.5, 0.9, count))
+    one, both = at(once, 0.1), at(twice(once), 0.1)
+    assert [both.band(level) for level in LEVELS] == [one.band(level) for level in LEVELS]
+    assert both.words() == one.words() and f"of {count} programs" in both.words()[1]
+    assert both.programs == one.programs == count
+    kernels = at(twice(once), 0.1, "tile")
+    assert kernels.programs == 2 * count, "each kernel is in a tile collection once"
+
+
+def test_rankings_of_one_program_share_its_place():
+    """Of 40 programs the first has 20 further rankings: it weighs as any other, in bands and pairs."""
+    once = seen(np.linspace(0, 0.3, 40), np.linspace(0.5, 0.9, 40))
+    more = {name: getattr(once, name)[np.r_[:40, [0] * 20]] for name in ("scored", "largest")}
+    low, flat = np.r_[once.score, np.zeros(20)], np.r_[once.steepness, np.zeros(20)]
+    trust = at(replace(once, **more, score=low, steepness=flat), 0.1)
+    assert trust.programs == 40 and trust.band(0.9) == at(once, 0.1).band(0.9)
+    prediction = np.array([0.0, 1.0])
+    surely = at(once, 0.1).faster(prediction, 1)
+    np.testing.assert_allclose(trust.faster(prediction, 1), surely + 20 / 21 / 40 * (0.5 - surely))
+
+
 @cases(
     ("program", "said"),
     [
@@ -137,9 +169,9 @@ def test_where_nothing_like_it_was_scored_nothing_is_expected(program, said):
 
 
 def test_a_band_needs_as_many_scored_programs_as_it_is_made_of():
-    few = seen(np.zeros(FEWEST_SCORES - 1), np.zeros(FEWEST_SCORES - 1))
+    few = seen(np.zeros(FEWEST_PROGRAMS - 1), np.zeros(FEWEST_PROGRAMS - 1))
     assert at(few, 0.0).unlike == ["38 programs were scored, 39 are needed"]
-    assert at(seen(np.zeros(FEWEST_SCORES), np.zeros(FEWEST_SCORES)), 0.0).band(0.9) == (0, 0)
+    assert at(seen(np.zeros(FEWEST_PROGRAMS), np.zeros(FEWEST_PROGRAMS)), 0.0).band(0.9) == (0, 0)
 
 
 def test_what_is_expected_is_told_in_words():
@@ -180,7 +212,7 @@ def test_a_train_program_is_told_from_one_that_has_more_nodes_of_the_same_opcode
 
 
 def test_what_is_written_is_read_again(tmp_path):
-    made = seen(np.linspace(0, 0.5, FEWEST_SCORES), np.linspace(1, 0, FEWEST_SCORES))
+    made = seen(np.linspace(0, 0.5, FEWEST_PROGRAMS), np.linspace(1, 0, FEWEST_PROGRAMS))
     made.write(tmp_path, "layout")
     read = Seen.of(tmp_path, "layout")
     for name, values in vars(made).items():

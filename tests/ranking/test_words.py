@@ -86,7 +86,7 @@ def test_nothing_is_to_change_where_the_default_is_the_first_and_the_fastest_tha
 
 
 def test_how_sure_the_fastest_is_is_told_of_the_default_and_of_all_others():
-    trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(60, 2.0), [], [], False, False)
+    trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(39, 2.0), np.ones(39), [], [], False, False)
     ranked = replace(ranking(), judge=lambda: trust)
     first = int(ranked.table["config"].iloc[0])
     slower = ranked.faster(first)
@@ -184,7 +184,7 @@ def test_what_is_advised_while_nothing_is_known_is_not_contradicted():
         assert f"{100 * figures[name]:.1f} %" in gain
     assert not any(said.startswith("to change: first") for said in ranked.words())
     assert any(said.startswith("to measure first: first: output {0,1} instead") for said in ranked.words())
-    trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(39, 2.0), [], [], False, False)
+    trust = Trust("layout", 0.1, np.linspace(0.5, 1, 39), np.full(39, 2.0), np.ones(39), [], [], False, False)
     (sure,) = [said for said in replace(ranked, judge=lambda: trust).words() if said.startswith("sure: ")]
     assert sure.endswith("count as half; runtimes are labels like those that the models learned")
 

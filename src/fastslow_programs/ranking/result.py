@@ -417,7 +417,7 @@ class Ranking(Shown):
         band = self.trust.band(_LEVEL) if self.trust else None
         if band:
             low, high = band
-            scored = f"of {percent(_LEVEL)} of {len(self.trust.scores)} programs that no model was trained on"
+            scored = f"of {percent(_LEVEL)} of {self.trust.programs} programs that no model was trained on"
             note = f"{scored}, by labels as the models learned"
             return Number("expected Kendall's tau", f"{low:.2f} to {high:.2f}", note)
         return Number("expected Kendall's tau", "not known", "no program like it was scored")

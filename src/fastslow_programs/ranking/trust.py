@@ -1,9 +1,10 @@
 """How far to trust a ranking: bands for its score, how sure a pair is, and what it is worth on a device.
 
 Bands and sureness are read from programs that no model was trained on: the valid programs of a kind of
-collection, and its test programs where their runtimes are known. A band of a layout program is
-split-conformal (Lei et al., JASA 2018) over all of these. A band of the 39 whose distance to the train
-programs is most like the program's held fewer scores than it said (``benchmarks/trust.py``). A tile has no
+collection, and its test programs where their runtimes are known. A layout program is often scored in both
+searches. Its two scores are alike, so programs are counted and not scores: a band is split-conformal over
+programs (HCP of Lee, Barber and Willett, arXiv:2306.06342). A band of the 39 programs whose distance to the
+train programs is most alike held fewer scores than it said (``benchmarks/trust.py``). A tile has no
 band, as nearly every kernel scores 1, but the share of kernels that do. A pair of configurations is as sure
 as pairs of these programs that are predicted as far apart. The distance of two programs is the share of nodes
 that would need another opcode (:func:`fastslow.competition.opcodes.distance`). Neither band nor probability
@@ -40,7 +41,7 @@ FILE = "experience-{kind}.npz"
 """By kind of collection, the file in a folder of runs that keeps a :class:`Seen`."""
 LEVELS = 0.5, 0.8, 0.9
 TOLD = 0.8  # the least probability that counts as sure
-FEWEST_SCORES = 39  # scores of a band: the second at either end bounds 90 % of them, as of 79 the fourth does
+FEWEST_PROGRAMS = 39  # of a band: the second at either end bounds 90 % of them, as of 79 the fourth does
 _PAIRED, _STEEPEST = 300, 20.0  # configurations of a program whose pairs are taken, drawn at random
 _OPCODES = 256  # values of the type of ``node_opcode``
 _AGAIN = "Delete it, or pack the models again"
@@ -68,10 +69,11 @@ class Seen:
 
     Args:
         train: ``(T, 256)`` nodes of each opcode of the train programs, after pruning.
-        scored: ``(P, 256)`` the same of the programs that were scored, in each collection again.
-        largest: ``(P,)`` elements of the largest tensor of each program that was scored.
-        score: ``(P,)`` the ensemble's score on it.
-        steepness: ``(P,)`` how fast its pairs become sure, see :func:`_steepness`.
+        scored: ``(P, 256)`` the same of the programs that were scored, in each collection again: a row is
+            one of the P rankings.
+        largest: ``(P,)`` elements of the largest tensor of the ranked program.
+        score: ``(P,)`` the ensemble's score.
+        steepness: ``(P,)`` how fast pairs of the ranking become sure, see :func:`_steepness`.
     """
 
     train: np.ndarray
@@ -141,22 +143,36 @@ class Seen:
         """``(P,)`` distance of each program that was scored to the nearest train program, 0 to 1."""
         return distance(_shares(self.scored), _shares(self.train)).min(1)
 
+    def program_shares(self, kind: str) -> np.ndarray:
+        """Return ``(P,)`` which share of its program each ranking is: a half where both searches have one.
+
+        Layout programs with as many nodes of each opcode and as large a tensor count as one. A kernel of a
+        tile collection is in it once.
+        """
+        if kind == "tile":
+            return np.ones(len(self.score))
+        programs = np.column_stack([self.scored, self.largest])
+        _, program, rankings = np.unique(programs, axis=0, return_inverse=True, return_counts=True)
+        return 1 / rankings[program]
+
     def judge(self, kind: str, graph: Graph) -> "Trust":
         """Return how far to trust a ranking of a program by the models of a kind of collection."""
         counts = _opcode_counts([graph])
         near = float(distance(_shares(counts), _shares(self.train)).min())
+        shares = self.program_shares(kind)
         return Trust(
             kind=kind,
             nearest=near,
-            scores=np.sort(self.score),
+            scores=self.score,
             steepness=self.steepness,
-            unlike=self._unlike(graph, near),
+            shares=shares,
+            unlike=self._unlike(graph, near, round(shares.sum())),
             new_opcodes=np.flatnonzero((counts[0] > 0) & (self.train == 0).all(0)).tolist(),
             trained_on=_has(self.train, counts),
             scored_on=_has(self.scored, counts),
         )
 
-    def _unlike(self, graph: Graph, near: float) -> list[str]:
+    def _unlike(self, graph: Graph, near: float, programs: int) -> list[str]:
         """Return in words why no program like this one was scored; empty where some were."""
         reasons = []
         sizes = {
@@ -171,8 +187,8 @@ class Seen:
             reasons.append(f"every program that was scored is nearer, at most {percent(self.distance.max())}")
         if graph.default_layouts.size and (graph.default_layouts < 0).all():
             reasons.append("the compiler's own layouts are not known")
-        if len(self.score) < FEWEST_SCORES:
-            reasons.append(f"{len(self.score)} programs were scored, {FEWEST_SCORES} are needed")
+        if programs < FEWEST_PROGRAMS:
+            reasons.append(f"{programs} programs were scored, {FEWEST_PROGRAMS} are needed")
         return reasons
 
 
@@ -183,8 +199,9 @@ class Trust:
     Args:
         kind: Kind of its collection, which decides the score.
         nearest: Distance to the nearest train program, 0 to 1.
-        scores: ``(P,)`` scores of all programs of the kind that were scored, the lowest first.
-        steepness: ``(P,)`` how fast the pairs of each scored program become sure, see :class:`Seen`.
+        scores: ``(P,)`` scores of all rankings of the kind.
+        steepness: ``(P,)`` how fast the pairs of each ranking become sure, see :class:`Seen`.
+        shares: ``(P,)`` which share of its program each ranking is, see :meth:`Seen.program_shares`.
         unlike: In words, why no program like it was scored; then nothing is expected of it.
         new_opcodes: Its opcodes that no train program has.
         trained_on: Whether a train program has as many nodes of each opcode, as the program itself has.
@@ -196,6 +213,7 @@ class Trust:
     nearest: float
     scores: np.ndarray
     steepness: np.ndarray
+    shares: np.ndarray
     unlike: list[str]
     new_opcodes: list[int]
     trained_on: bool
@@ -215,9 +233,21 @@ class Trust:
             raise SettingsError("level", f"{level!r} is none of {', '.join(map(str, LEVELS))}")
         if self.unlike or self.kind == "tile":
             return None
-        # of either bound, counted from its end; a product such as 1.9999999 is meant as 2
-        place = int(round((1 - level) / 2 * (len(self.scores) + 1), 9))
-        return float(self.scores[place - 1]), float(self.scores[-place])
+        # programs beyond either bound, of which the new one is one; 0.9999999 is meant as 1
+        most = round((1 - level) / 2 * (self.programs + 1) - 1, 9)
+        upwards = np.argsort(self.scores)
+        low, high = (self._furthest(order, most) for order in (upwards, upwards[::-1]))
+        return low, high
+
+    @property
+    def programs(self) -> int:
+        """Number of programs that were scored."""
+        return round(self.shares.sum())
+
+    def _furthest(self, order: np.ndarray, most: float) -> float:
+        """Return the last score in an order before which there are at most so many programs."""
+        before = np.cumsum(self.shares[order]) - self.shares[order]
+        return float(self.scores[order][np.searchsorted(before.round(9), most, side="right") - 1])
 
     def faster(self, prediction: np.ndarray, than: int) -> np.ndarray | None:
         """Return the probability that each configuration is faster than one, by its position.
@@ -228,7 +258,7 @@ class Trust:
         if self.unlike:
             return None
         gap = (prediction[than] - prediction) / (prediction.std() or 1.0)
-        return expit(np.multiply.outer(self.steepness, gap)).mean(0)
+        return np.average(expit(np.multiply.outer(self.steepness, gap)), axis=0, weights=self.shares)
 
     def facts(self) -> dict:
         """Return distance, bands by level (None: not known), ``trained_on`` and ``unlike``, for JSON."""
@@ -255,11 +285,11 @@ class Trust:
             return f"no score is expected: {'; '.join(self.unlike)}"
         labels = "with labels like those that the models learned, not of a device"
         if self.kind == "tile":
-            best = f"{percent((self.scores == 1).mean())} of {len(self.scores)} kernels"
+            best = f"{percent((self.scores == 1).mean())} of {self.programs} kernels"
             return f"expected: the fastest is among the first five, as in {best}, {labels}"
         bands = {percent(level): self.band(level) for level in LEVELS}
         told = [f"{band[0]:.2f} to {band[1]:.2f} for {level}" for level, band in bands.items() if band]
-        scored = f"of {len(self.scores)} programs that no model was trained on"
+        scored = f"of {self.programs} programs that no model was trained on"
         return f"expected Kendall's tau: {', '.join(told)} {scored}, {labels}"
 
 
