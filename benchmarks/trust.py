@@ -8,9 +8,9 @@ test kernel, whose name does not tell it, by itself). What the others promise is
 share of the scores that are in the band of this level, which is made of the scores of all layout collections.
 A program that both searches rank is two *rankings* and counts as one of the *programs* of a band.
 *width*: of the bands of 80 %. *nearest 80%*, *nearest width*: the same of bands of the 39 programs whose
-distance is most alike; they are no better, so ``rank`` does not have them. A program has no band if no other
-one was scored that is as large, as small or as far. A third of one collection has 6 to 14 bands: chance
-alone moves its shares by 10 to 20 points.
+distance is most alike; they are little narrower, so ``rank`` does not have them. A program has no band if
+no other one was scored that is as large, as small or as far. A third of one collection has 6 to 14 bands:
+chance alone moves its shares by 10 to 20 points.
 
 *said 80%*: of the pairs of configurations whose likelier order is said to have a probability of 75 to 85 %,
 the share that has this order; a pair of equal runtimes counts half, every program counts as much as another.

@@ -4,12 +4,12 @@ Bands and sureness are read from programs that no model was trained on: the vali
 collection, and its test programs where their runtimes are known. A layout program is often scored in both
 searches. Its two scores are alike, so programs are counted and not scores: a band is split-conformal over
 programs (HCP of Lee, Barber and Willett, arXiv:2306.06342). A band of the 39 programs whose distance to the
-train programs is most alike held fewer scores than it said (``benchmarks/trust.py``). A tile has no
-band, as nearly every kernel scores 1, but the share of kernels that do. A pair of configurations is as sure
-as pairs of these programs that are predicted as far apart. The distance of two programs is the share of nodes
-that would need another opcode (:func:`fastslow.competition.opcodes.distance`). Neither band nor probability
-is given where no program like it was scored. ``benchmarks/trust.py`` measures both. What a ranking is worth
-on a device while no runtime is known is in files of the package, which benchmarks write beside their tables.
+train programs is most alike is little narrower (``benchmarks/trust.py``). A tile has no band, as nearly every
+kernel scores 1, but the share of kernels that do. A pair of configurations is as sure as pairs of these
+programs that are predicted as far apart. The distance of two programs is the share of nodes that would need
+another opcode (:func:`fastslow.competition.opcodes.distance`). Neither band nor probability is given where no
+program like it was scored. ``benchmarks/trust.py`` measures both. What a ranking is worth on a device while
+no runtime is known is in files of the package, which benchmarks write beside their tables.
 """
 
 from collections.abc import Iterable, Mapping
