@@ -288,6 +288,8 @@ BAD = [
     ("config,runtime\n1,2\n1,2,3,4\n", "line 3 has 4 cells, the header 2"),
     ("config,runtime,config\n0,1,2\n", "has the column config twice"),
     ("config,runtime,note\n0,1,x\n", "has the unknown column note. Write"),
+    (",config,runtime\n0,1,2\n", "column 1 has no name, as an index of pandas; leave it out. Write"),
+    ("config,runtime,\n1,2,\n", "column 3 has no name"),
     ("config;runtime\n0;1\n", "separated by a semicolon, a comma is wanted"),
     ("config\truntime\n0\t1\n", "separated by a tab, a comma is wanted"),
 ]
@@ -316,6 +318,8 @@ def test_known_files_are_read(tmp_path):
     for ending in (b"\r", b"\r\n"):
         path.write_bytes(b"config,runtime%b1,2%b" % (ending, ending))
         assert read_known(path, 4)["config"].tolist() == [1]
+    path.write_text("config , runtime \n 1 , 2 \n")
+    assert read_known(path, 4)["config"].tolist() == [1], "blanks around a cell are no part of it"
     with pytest.raises(DataError, match="is no UTF-8 text .byte 128.*Write a CSV file"):
         (tmp_path / "binary.csv").write_bytes(bytes(range(256)))
         read_known(tmp_path / "binary.csv", 4)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -10,10 +11,12 @@ from fastslow.core.input_files import read_text
 
 _OTHERS = {";": "a semicolon", "\t": "a tab", "|": "a bar"}
 """Other separators of cells, and their names."""
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""A number as people, spreadsheets and pandas write it: 3, 0.5 or 1.00E+06."""
 
 
 def read_rows(path: Path, remedy: str) -> list[dict[str, str]]:
-    """Return the rows below the header as text by column; empty lines are left out.
+    """Return the rows below the header as text by column, without blanks around cells and empty lines.
 
     Args:
         path: The file.
@@ -21,18 +24,22 @@ def read_rows(path: Path, remedy: str) -> list[dict[str, str]]:
 
     Raises:
         DataError: The file is missing, no CSV or without a row, another separator than a comma divides its
-            cells, a column is there twice, or a row has another number of cells than the header.
+            cells, a column is there twice or has no name, or a row has another number of cells than the
+            header.
     """
     try:
         text = io.StringIO(read_text(path, remedy), newline=None)  # lines end as on any system
         lines = csv.reader(text, skipinitialspace=True)
-        numbered = [(number, row) for number, row in enumerate(lines, 1) if row]
+        numbered = [(number, [cell.strip() for cell in row]) for number, row in enumerate(lines, 1) if row]
     except csv.Error as error:
         raise DataError(path, f"cannot be read ({error})", remedy) from None
     (_, header), *rows = numbered or [(1, [])]
     for separator, name in _OTHERS.items():
         if len(header) == 1 and separator in header[0]:
             raise DataError(path, f"has its cells separated by {name}, a comma is wanted", remedy)
+    if rows and "" in header:
+        nameless = f"column {header.index('') + 1} has no name, as an index of pandas; leave it out"
+        raise DataError(path, nameless, remedy)
     if repeated := sorted(name for name, count in Counter(header).items() if count > 1):
         raise DataError(path, f"has the column {', '.join(repeated)} twice", remedy)
     for number, row in rows:

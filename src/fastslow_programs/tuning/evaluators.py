@@ -7,7 +7,6 @@ To add one, write a class as :class:`Evaluator` describes and name it in :data:`
 import contextlib
 import json
 import os
-import re
 import shlex
 import shutil
 import tempfile
@@ -27,6 +26,7 @@ from fastslow.hlo.messages import HloProto, Module
 from fastslow_programs.compiler.bench import NOISY, Bench
 from fastslow_programs.compiler.compile_pool import Labeller
 from fastslow_programs.compiler.device import ROUNDS, device_identity, device_name
+from fastslow_programs.program.csv_rows import NUMBER
 from fastslow_programs.program.measured import module_digest
 from fastslow_programs.tuning.history import Evaluation, Proposal
 
@@ -354,7 +354,7 @@ EVALUATORS: dict[str, type[Evaluator]] = {
 
 def _number(text: str) -> tuple[float | None, str]:
     last = text.splitlines()[-1].strip() if text else ""
-    if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", last, re.ASCII):
+    if not NUMBER.fullmatch(last):
         return None, f"printed no number: its last line is {last[:80]!r}"
     value = float(last)
     if not are_runtimes(value):

@@ -1,11 +1,11 @@
 """Settings of a tuning."""
 
-import re
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
 from annotated_types import Le
 
+from fastslow.competition.runtimes import are_runtimes
 from fastslow.core.errors import DataError
 from fastslow.core.settings import (
     FractionBelowOne,
@@ -21,7 +21,7 @@ from fastslow.core.settings import (
     unkeyed,
 )
 from fastslow_programs.compiler.libtpu import TOPOLOGIES
-from fastslow_programs.program.csv_rows import read_rows
+from fastslow_programs.program.csv_rows import NUMBER, read_rows
 from fastslow_programs.program.program_settings import MEASURED, SourceSettings, clean_name
 from fastslow_programs.program.user_program import Source
 from fastslow_programs.ranking.settings import RankSettings
@@ -311,7 +311,7 @@ class FleetSettings(SearchSettings):
         shared = {k: v for k, v in self.asdict().items() if k in SearchSettings.model_fields}
         shared["data_root"] = self.folder
         for number, row in enumerate(rows, start=1):
-            if not re.fullmatch(r"[0-9]{0,15}\.?[0-9]{1,15}", row["weight"]) or float(row["weight"]) == 0:
+            if not NUMBER.fullmatch(row["weight"]) or not are_runtimes(float(row["weight"])):
                 weight = repr(row["weight"][:_QUOTED])
                 problem = f"row {number}: the weight {weight} is no positive number, as runs a day"
                 raise DataError(path, problem, _FORM)
