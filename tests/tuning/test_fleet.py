@@ -91,6 +91,12 @@ def test_the_budget_is_shared_by_weight_times_default(fleet):
         tuned = tune_fleet(settings_of(fleet, strategy="random", name=f"w{weights}"))
         assert [len(member.study.history) for member in tuned] == wanted
         assert [m.study.history.done[0][0].by for m in tuned] == ["default", "default"]
+    arrays = layout_arrays(5, dots=4, configs=3)
+    arrays["config_runtime"][:] = 900 + np.arange(3) % 2
+    write_npz(fleet.parent / "slower.npz", arrays)
+    fleet.write_text("program,weight\nslow.npz,1.1\nslower.npz,1\n")
+    uneven = tune_fleet(settings_of(fleet, strategy="random", name="small"))
+    assert [len(member.study.history) for member in uneven] == [14, 2], "also where it costs less"
     whole = tune_fleet(settings_of(fleet, strategy="random", evaluations=10_000))
     assert all(m.study.history.best[1] == m.study.target.labels.min() for m in whole)
 
@@ -182,10 +188,20 @@ def test_a_program_that_cannot_be_tuned_is_left_out_and_named(tmp_path, capsys):
         tune_fleet(settings)
 
 
+@cases("weight", ["1000000", "1e6", "1.00E+06", "1000000.", "+1e6", " 1e6 "])
+def test_a_weight_is_a_number_as_spreadsheets_and_pandas_write_it(fleet, weight):
+    fleet.write_text(f"program,weight\nflat.npz,{weight}\n")
+    ((_, given),) = settings_of(fleet).read()
+    assert given == 1e6
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         ("", "no row"),
+        (",program,weight\n0,slow.npz,1\n", "column 1 has no name, as an index of pandas; leave it out"),
+        ("program,weight\nslow.npz,1e400\n", "row 1: the weight '1e400' is no positive number"),
+        ("program,weight\nslow.npz,-1\n", "row 1: the weight '-1' is no positive number"),
         ("weight\n1\n", "has the columns weight. Give a CSV"),
         ("program,weight,weight\nslow.npz,1,2\n", "the column weight twice"),
         ("program,weight,colection\nslow.npz,1,tile:xla\n", "columns program, weight, colection"),

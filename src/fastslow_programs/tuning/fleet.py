@@ -155,11 +155,12 @@ def tune_fleet(settings: FleetSettings) -> list[Member]:
     left = settings.evaluations - enough
     # a failed default is one evaluation
     left += sum(member.settings.smallest - 1 for member in by_content.values() if member.left_out)
-    for place, member in enumerate(members):
-        share = round(left * member.claim / sum(other.claim for other in members[place:]))
+    # what a small space leaves is for the others: those that need least of their share go first
+    smallest_first = sorted(members, key=lambda member: member.target.space.size / member.claim)
+    for place, member in enumerate(smallest_first):
+        share = round(left * member.claim / sum(other.claim for other in smallest_first[place:]))
         with leaving_out(member):
             tune(member, evaluations=member.settings.smallest + share)
-        # what a small space leaves is for the others
         left -= member.study.history.spent - member.settings.smallest
     if not _tuned(members):
         raise errors[0]
