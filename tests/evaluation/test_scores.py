@@ -22,6 +22,7 @@ from fastslow.core.artifacts import Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.figures import MODEL_WORDS
 from fastslow.evaluation import scores
+from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.scores import (
     competition_score,
     read_solution,
@@ -29,6 +30,7 @@ from fastslow.evaluation.scores import (
     solution_of,
     valid_metrics,
 )
+from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import PREDICTIONS, read_predictions, write_predictions
 from fastslow.steps import submission
@@ -284,6 +286,18 @@ def test_a_csv_that_fails_the_check_never_replaces_a_good_one(
         make_submission(settings)
     assert {path: path.read_bytes() for path in csv.parent.iterdir()} == good
     assert not settings.artifact().is_current()
+
+
+def test_the_data_are_those_that_the_runs_were_made_from(settings, features, tmp_path):
+    """A notebook that is run by hand on other data than the sample needs no ``data_root``."""
+    unnamed = SubmissionSettings(**{**settings.asdict(), "data_root": ""})
+    said = "data_root: no run of the ensembles records its data; give data_root=FOLDER"
+    with pytest.raises(SettingsError, match=said):
+        make_submission(unnamed)
+    record_run(tmp_path / "made", str(features / "data"), "sample", {}, None)
+    make_submission(unnamed)
+    record = read_submission_record(csv_of(tmp_path))
+    assert record["data_root"] == str(features / "data") and record["test"]
 
 
 def test_all_five_collections_are_needed(settings):

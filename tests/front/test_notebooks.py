@@ -25,6 +25,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import Settings, require_package
 from fastslow.evaluation.submission_record import read_submission_record
+from fastslow.rankers import cross_validation
 from fastslow.runs.predictions import read_run_manifest
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.network_settings import TrainSettings
@@ -305,6 +306,27 @@ def test_a_search_of_nothing_is_refused(name, value, least):
         exec(first, variables | {name: value})
 
 
+def test_a_search_samples_and_scores_as_the_run_of_its_collection(home, monkeypatch):
+    """A ranker of tile learns from at most 100 configurations of a kernel, and has no Kendall's tau."""
+    pytest.importorskip("optuna")
+    sampled = []
+
+    def validation(sources, folds, options):
+        sampled.append(options.configs_per_graph)
+        return SimpleNamespace(trainings=[])
+
+    monkeypatch.setattr(cross_validation, "CrossValidation", validation)
+    parameters, first, *others = (python(cell.source) for cell in code_cells(SEARCH))
+    variables = {}
+    exec(parameters, variables)
+    folder = home / "runs" / "smoke" / "ranker-tile-xla-s0"
+    made = {name: value for name, value in read_manifest(folder).items() if name != "checksum"}
+    write_manifest(folder, made | {"settings": made["settings"] | {"configs_per_graph": 100}})
+    exec(first, variables | {"run": "smoke", "collection": "tile-xla"})
+    assert sampled == [100]
+    assert "Kendall's tau" not in "".join(others)
+
+
 def test_the_leaderboard_of_ones_own_model_shows_only_scores_that_compare(monkeypatch):
     """A better score on other programs says nothing; a model of other collections has none."""
     valid = "valid layout:xla:random"
@@ -316,7 +338,9 @@ def test_the_leaderboard_of_ones_own_model_shows_only_scores_that_compare(monkey
     features = SimpleNamespace(collection=SimpleNamespace(name="layout:xla:random"))
     (cell,) = [cell.source for cell in code_cells(OWN_MODEL) if "leaderboard(" in cell.source]
     shown = []
-    exec(cell, {"features": features, "run": "sample", "show": lambda table, rows: shown.append(table)})
+    folder = "runs/play/boosting-layout-xla-random-s0"
+    variables = {"features": features, "collection": "layout-xla-random", "folder": folder}
+    exec(cell, variables | {"show": lambda table, rows: shown.append(table)})
     assert shown[0]["run"].tolist() == ["sample", "play"]
 
 

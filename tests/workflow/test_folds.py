@@ -1,5 +1,7 @@
 """A run with folds: each member leaves out a part of the train programs; these choose the weights."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -81,6 +83,17 @@ def test_folds_take_the_place_of_seeds(home):
     for wrong in ({"folds": 1}, {"folds": 5, "seeds": 3}, {"folds": 5, "hours": 1.0}):
         with pytest.raises(SettingsError, match="folds"):
             RunSettings(**wrong)
+
+
+def test_cross_validation_samples_as_many_configurations_as_a_training(home):
+    sources = {SLUG: Features(resolve(f"features/smoke/{SLUG}"))}
+    sampled = RankerOptions(configs_per_graph=2)
+    validation = CrossValidation(sources, FOLDS, sampled)
+    for fold, training in enumerate(validation.trainings):
+        expected = read_training(sources, replace(sampled, folds=FOLDS, seed=fold)).train.labels()
+        assert {len(runtime) for runtime in training.train.labels().values()} == {2}
+        for name, runtime in training.train.labels().items():
+            np.testing.assert_array_equal(runtime, expected[name])
 
 
 def test_cross_validation_scores_each_program_by_trees_that_did_not_learn_from_it(home):

@@ -85,14 +85,14 @@ def plot_training(
             TREES if ranker else NETWORK,
         )
         axes.set_xlabel("boosting round" if ranker else "epoch")
-        axes.set_ylabel(_metric(column).split(" of ")[0])  # a short axis has no room for all of it
+        axes.set_ylabel(name_metric(column).split(" of ")[0])  # a short axis has no room for all of it
     scores = {column: rings[column][1] if column in rings else history[column].iloc[-1] for column in columns}
     figure.suptitle(_learned(title, scores, references or {}))
     return figure
 
 
-def _metric(collection: str) -> str:
-    """Return what the score of a collection is, by its name or slug."""
+def name_metric(collection: str) -> str:
+    """Return the name of the score of a collection, which has a name or slug."""
     return "1 - slowdown of the first five" if collection.startswith("tile") else "Kendall's tau"
 
 
@@ -189,7 +189,7 @@ def plot_per_graph(per_graph: Mapping[str, float], collection: str, model: str =
     axes.set_yticks(range(len(shown)), figures.shortened_names(shown, _NAME), fontsize=7)
     axes.set_ylim(len(shown) - 0.4, -0.6)  # the worst on top
     axes.grid(axis="y", visible=False)
-    axes.set(title=title, xlabel=_metric(collection) + figures.say_shortened(shown, _NAME))
+    axes.set(title=title, xlabel=name_metric(collection) + figures.say_shortened(shown, _NAME))
     figure.legend(loc="outside lower right")
     return figure
 
@@ -261,7 +261,7 @@ def plot_results(table: pd.DataFrame) -> Figure:
         rows = alike[alike["collection"] == collection].set_index("model")
         present = [model for model in models if model in rows.index]
         _draw_models(axes, rows.loc[present], split, colours, _range(alike, split))
-        axes.set_title(f"{collection}: {_metric(collection)}", fontsize=10)
+        axes.set_title(f"{collection}: {name_metric(collection)}", fontsize=10)
     panels[-1].set_xlabel("large dot: mean over seeds; small dots: each seed")
     figure.suptitle(_found(table, split))
     return figure

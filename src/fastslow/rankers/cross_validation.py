@@ -1,6 +1,7 @@
 """Scores of a ranker on programs that it has not learned from: folds of the train programs, and valid."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from fastslow.competition.catalog import TRAIN
@@ -18,6 +19,7 @@ class CrossValidation:
     Args:
         sources: The graphs of each collection of a kind, by its slug.
         folds: Number of folds, 2 or more; copies of a program are in one.
+        sampled: Which configurations of a program are sampled; the other options are not read.
 
     Attributes:
         trainings: For each fold, the tables without its programs.
@@ -28,9 +30,10 @@ class CrossValidation:
         DataError: There are fewer different programs than folds.
     """
 
-    def __init__(self, sources: Mapping[str, GraphSet], folds: int):
+    def __init__(self, sources: Mapping[str, GraphSet], folds: int, sampled: RankerOptions = RankerOptions()):
         self._sources = sources
-        options = [RankerOptions(folds=folds, seed=fold) for fold in range(folds)]
+        self._sampled = replace(sampled, folds=0)
+        options = [replace(sampled, folds=folds, seed=fold) for fold in range(folds)]
         self.trainings = [read_training(sources, each) for each in options]
         self.left_out = [
             read_table(sources, TRAIN, training.held_out, HELD_OUT_CONFIGS) for training in self.trainings
@@ -40,7 +43,7 @@ class CrossValidation:
         """Return the score of every train program by rankers that did not learn from it.
 
         Args:
-            options: What the trees learn; its ``folds`` and ``seed`` of a sample are not read.
+            options: What the trees learn; which configurations are sampled is not read.
 
         Returns:
             By program, Kendall's tau (layout), or 1 - slowdown of the first five (tile).
@@ -57,7 +60,7 @@ class CrossValidation:
     @cached_property
     def _whole(self) -> RankerTables:
         """The tables of all train programs."""
-        return read_training(self._sources)
+        return read_training(self._sources, self._sampled)
 
 
 def _scores(training: RankerTables, table: Table, options: RankerOptions) -> dict[str, float]:

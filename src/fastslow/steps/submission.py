@@ -15,6 +15,7 @@ from fastslow.core.files import atomic_path, digest, file_digest
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import Settings, find_data, resolve, unkeyed
 from fastslow.evaluation.distances import score_by_distance
+from fastslow.evaluation.run_record import read_run_record
 from fastslow.evaluation.score_tables import pool_seeds
 from fastslow.evaluation.scores import (
     SOLUTION,
@@ -33,8 +34,9 @@ SUBMISSION_ENTRY = "fastslow.steps.submission:make_submission"
 class SubmissionSettings(Settings):
     """Settings of the submission notebook."""
 
-    data_root: str = unkeyed("data/sample")
-    """Folder that holds ``npz_all/`` and, if any, ``sample_submission.csv`` and ``solution.csv``."""
+    data_root: str = unkeyed("")
+    """Folder that holds ``npz_all/`` and, if any, ``sample_submission.csv`` and ``solution.csv``; if empty,
+    the data that the run of one of ``ensembles`` was made from, as its record has it."""
     features: list[str] = [f"features/sample/{c.slug}" for c in COLLECTIONS]
     """Features folders, one for each collection."""
     ensembles: list[str] = [f"runs/sample/ensemble-{c.slug}" for c in COLLECTIONS]
@@ -52,6 +54,20 @@ class SubmissionSettings(Settings):
                 "ensembles", f"{counted(len(self.ensembles), 'folder')} for {len(self.features)} features"
             )
 
+    def data(self) -> str:
+        """Return ``data_root``, or the data that the run of one of the ensembles was made from.
+
+        Raises:
+            SettingsError: Neither is there.
+        """
+        records = (read_run_record(resolve(name).parent) for name in self.ensembles)
+        data = self.data_root or next((record["data"] for record in records if record), "")
+        if not data:
+            raise SettingsError(
+                "data_root", "no run of the ensembles records its data; give data_root=FOLDER"
+            )
+        return data
+
     def pairs(self) -> list[tuple[Features, Path]]:
         """Return features and ensemble folder of each collection."""
         named = zip(self.features, self.ensembles, strict=True)
@@ -60,7 +76,7 @@ class SubmissionSettings(Settings):
     def artifact(self) -> Artifact:
         """Return the submission's folder; it depends on the ensembles and on the data's CSVs, if any."""
         inputs = {name: identity_of(read_run_manifest(resolve(name))) for name in self.ensembles}
-        root = find_data(self.data_root)
+        root = find_data(self.data())
         csv = resolve(self.csv)
         for name in (SAMPLE, SOLUTION):
             if is_there(root / name):
@@ -84,7 +100,7 @@ def make_submission(settings: SubmissionSettings) -> pd.DataFrame:
     artifact = settings.artifact()
     with artifact.building() as needed:
         if needed:
-            _submission(settings, find_data(settings.data_root), resolve(settings.csv))
+            _submission(settings, find_data(settings.data()), resolve(settings.csv))
             artifact.finish()
     return pd.DataFrame(read_submission_record(resolve(settings.csv), "table")["table"])
 
@@ -124,7 +140,7 @@ def _submission(settings: SubmissionSettings, root: Path, csv: Path) -> None:
         [member for by_member in weights.values() for member in by_member],
         weights,
         valid,
-        data_root=settings.data_root,
+        data_root=settings.data(),
         row_order={f.collection.name: digest(sorted(f.row_order.items())) for f, _ in pairs if f.row_order},
         checked=checked,
         valid_mean=competition_score(valid),
