@@ -1,4 +1,6 @@
-"""Every number of the README and of the pages in docs is a cell of a table, or has its source."""
+"""Every number of a README, of a page in docs or of a notebook is a cell of a table, or has its source."""
+
+import json
 
 from helpers.cases import cases
 from helpers.claims import read_claims, unproved
@@ -6,7 +8,10 @@ from helpers.competition_files import ROOT
 
 CLAIMS = read_claims((ROOT / "benchmarks" / "claims.txt").read_text())
 TABLES = {path.stem: path.read_text() for path in (ROOT / "benchmarks" / "tables").glob("*.md")}
-DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+READMES = ["README.md", "data/README.md", "features/README.md", "notebooks/README.md"]
+READMES += ["src/fastslow/networks/README.md", "src/fastslow_placement/README.md"]
+NOTEBOOKS = sorted(f"notebooks/{path.name}" for path in (ROOT / "notebooks").glob("*.ipynb"))
+DOCUMENTS = [*READMES, *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")), *NOTEBOOKS]
 
 TABLE = {"speed": "# speed\n\n## Means\n\n| model | seconds |\n|---|---|\n| ours | 1.256 (1.1 to 1.4) |\n"}
 CLAIM = read_claims("# page.md\nours needs {speed: Means; model=ours; seconds} seconds")
@@ -14,7 +19,11 @@ CLAIM = read_claims("# page.md\nours needs {speed: Means; model=ours; seconds} s
 
 @cases("document", DOCUMENTS)
 def test_every_number_has_a_source(document):
-    assert unproved(document, (ROOT / document).read_text(), CLAIMS, TABLES) == []
+    text = (ROOT / document).read_text()
+    if document in NOTEBOOKS:
+        prose = [cell["source"] for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
+        text = "\n\n".join("".join(lines) for lines in prose)
+    assert unproved(document, text, CLAIMS, TABLES) == []
 
 
 def test_every_claim_belongs_to_a_document():
