@@ -26,7 +26,6 @@ from fastslow.core.setting_fields import Setting, nearest
 from fastslow.core.settings import Settings
 from fastslow.core.tables import wrapped
 
-SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
 ALL, JSON, QUIET = "--all", "--json", "--quiet"
 WITH_JSON = ("convert", "measure", "rank", "tune", "fleet", "place", "leaderboard", "compare")
 WITH_ALL = ("compare",)  # its rows, not its help
@@ -107,7 +106,7 @@ COMMANDS = {
         _RUN_SETTINGS,
         "fastslow.workflow.run:run_on_kaggle",
         fixed={"data": "kaggle", "cluster": "", "plan": False, "unproven_order": False, "predict_with": ""},
-        defaults={"hours": 8.5},
+        defaults={"hours": 8.5, "name": "on-kaggle", "preset": "kaggle"},
         main=_RUN_MAIN.replace("data preset", "preset").replace("plan ", ""),
         examples=("", "name=second hours=4 gnn.layout.epochs=50"),
         repository=True,
@@ -384,6 +383,7 @@ class _Parser(argparse.ArgumentParser):
             text += "\n".join(["\nexamples:", *lines, ""])
         classes = {"": _load(command.settings)}
         is_run = command.settings == _RUN_SETTINGS
+        preset = command.fixed.get("preset") or command.defaults.get("preset", "sample")
         if is_run:
             classes |= _load("fastslow.workflow.presets:SECTIONS")
         if command.main and not self.everything:
@@ -391,22 +391,32 @@ class _Parser(argparse.ArgumentParser):
             text += "\nmain settings, each as NAME=VALUE or --NAME VALUE:\n"
             for typed in main:
                 section, _, field = typed.rpartition(".")
-                settings = classes[section.partition(".")[0]]
-                setting = next(setting for setting in settings.describe() if setting.name == field)
-                setting = setting._replace(default=command.defaults.get(typed, setting.default))
+                step, _, scope = section.partition(".")
+                defaults = _step_defaults(preset, step, scope) if step else command.defaults
+                setting = next(setting for setting in classes[step].describe() if setting.name == field)
+                setting = setting._replace(default=defaults.get(field, setting.default))
                 text += "".join(f"{line}\n" for line in _lines(typed, setting))
             return f"{text}\n`fastslow {name} {ALL}` lists all settings.\n"
         text += "\nsettings, each as NAME=VALUE or --NAME VALUE:\n"
         text += setting_lines(classes.pop(""), hidden=command.fixed, defaults=command.defaults)
-        for section, settings in classes.items():
-            text += f"\nsettings of {section}, each as {section}.NAME=VALUE:\n"
-            text += setting_lines(settings, hidden=SET_BY_THE_WORKFLOW)
         if is_run:
+            text += f"\nThe defaults of the steps below are the preset {preset}'s, for layout.\n"
+            hidden = _load("fastslow.workflow.presets:SET_BY_THE_WORKFLOW")
+            for section, settings in classes.items():
+                text += f"\nsettings of {section}, each as {section}.NAME=VALUE:\n"
+                defaults = _step_defaults(preset, section, "layout")
+                text += setting_lines(settings, hidden=hidden, defaults=defaults)
             text += "\npublished baselines, each as preset=NAME (docs/baselines.md):\n"
-            for preset, published in _load("fastslow.workflow.published_presets:PUBLISHED").items():
-                lines = [f"  {preset}  ({', '.join(published.kinds)})", *_wrapped(published.what, 6)]
+            for baseline, published in _load("fastslow.workflow.published_presets:PUBLISHED").items():
+                lines = [f"  {baseline}  ({', '.join(published.kinds)})", *_wrapped(published.what, 6)]
                 text += "\n".join(lines) + "\n"
         return text
+
+
+def _step_defaults(preset: str, step: str, scope: str) -> dict[str, Any]:
+    """Return the settings of a step that a preset sets, by name; others have the defaults of their class."""
+    settings: dict[str, Any] = _load("fastslow.workflow.presets:preset_settings")(preset, {}, step, scope)
+    return settings
 
 
 def setting_lines(

@@ -14,9 +14,10 @@ from fastslow import cli
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Settings
 from fastslow.evaluation.compare import CompareSettings
-from fastslow.workflow.presets import SECTIONS
+from fastslow.steps.ranker_settings import RankerSettings
+from fastslow.workflow.presets import SECTIONS, SET_BY_THE_WORKFLOW, NetworkSection, preset_settings
 from fastslow.workflow.published_presets import PUBLISHED
-from fastslow.workflow.run import KAGGLE_HOURS
+from fastslow.workflow.run import KAGGLE_HOURS, ON_KAGGLE
 from helpers.cases import cases
 from helpers.dot_module import varied_module
 
@@ -68,10 +69,25 @@ def test_the_help_of_a_run_shows_the_settings_of_every_step(capsys):
     for section, settings in SECTIONS.items():
         part = text.split(f"settings of {section}, each as {section}.NAME=VALUE:")[1]
         for setting in settings.describe():
-            if setting.name not in cli.SET_BY_THE_WORKFLOW:
+            if setting.name not in SET_BY_THE_WORKFLOW:
                 assert f"  {setting.name}={setting.default}  ({setting.kind}" in part
     for name, published in PUBLISHED.items():
         assert f"  {name}  ({', '.join(published.kinds)})\n      {published.what}\n" in text
+
+
+@cases("command, preset", [("submit", "sample"), ("smoke", "smoke"), ("kaggle", "kaggle")])
+def test_the_help_of_a_run_has_the_defaults_that_it_runs_with(capsys, command, preset):
+    main, every = (" ".join(helped(capsys, command, *words).split()) for words in ([], ["--all"]))
+    assert f"The defaults of the steps below are the preset {preset}'s, for layout." in every
+    network = preset_settings(preset, {}, "gnn", "layout")
+    trees = preset_settings(preset, {}, "ranker", "layout")
+    epochs = network.get("epochs", NetworkSection().epochs)
+    rounds = trees.get("num_iterations", RankerSettings().num_iterations)
+    assert f" gnn.layout.epochs={epochs} (int" in main and f" epochs={epochs} (int" in every
+    assert (
+        f" ranker.layout.num_iterations={rounds} (int" in main and f" num_iterations={rounds} (int" in every
+    )
+    assert f" hidden_channels={network.get('hidden_channels', 64)} (int" in every
 
 
 def test_help_shows_examples_and_at_most_twelve_main_settings_first(capsys):
@@ -108,6 +124,7 @@ def test_an_error_is_one_line_with_the_remedy(capsys, monkeypatch, tmp_path):
         (["train-network", "unproven_order=True"], "has no effect for one network"),
         (["train", "seed=5"], "seed: no such setting; did you mean 'seeds'"),
         (["submit", "epochs=5"], "did you mean 'gnn.layout.epochs'?"),
+        (["submit", "hops=3"], "did you mean 'features.layout.hops'?"),  # not hours, which is nearest
         (["submit", "num_leavs=5"], "did you mean 'ranker.layout.num_leaves'?"),
         (["train", "--learning_rate", "0.1"], "'gnn.layout.learning_rate' or 'ranker.layout.learning_rate'?"),
         (["train", "fast"], "'fast': a setting is given as NAME=VALUE"),
@@ -244,4 +261,4 @@ def test_json_alone_and_nothing_at_all(tmp_path, capsys):
 
 def test_the_help_of_kaggle_has_the_hours_that_a_run_there_takes():
     """The command line does not import the workflow for one number."""
-    assert cli.COMMANDS["kaggle"].defaults == {"hours": KAGGLE_HOURS}
+    assert cli.COMMANDS["kaggle"].defaults == {"hours": KAGGLE_HOURS, "name": ON_KAGGLE, "preset": "kaggle"}

@@ -16,7 +16,7 @@ from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import PLAY, Count, Names, Settings, Unread, find_data, resolve
 from fastslow.evaluation.run_record import PICTURES, PLACED, SMOKE, read_run_record, record_run
 from fastslow.steps.loggers import require_logger
-from fastslow.workflow.presets import MODELS, PRESETS, RULES, SECTIONS
+from fastslow.workflow.presets import MODELS, PRESETS, RULES, SECTIONS, SET_BY_THE_WORKFLOW
 from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.steps import DATA_ROOTS, STAGES, Plan, chosen_collections, parse_overrides
 
@@ -60,10 +60,10 @@ class RunSettings(Settings):
     programs, and predicts it. Their predictions of test are averaged. The ensemble's weights are then chosen
     on the parts left out, and valid chooses only epochs. 0 for seeds that learn from all train programs."""
     hours: Annotated[float, Gt(0), Le(10_000)] = 0.0
-    """Hours that the run may take here. Steps are measured; then seeds and epochs are chosen, at most the
+    """Hours that the run may take. Steps are measured; then seeds and epochs are chosen, at most the
     preset's, and networks learn from segments of large graphs where whole ones take too long. Features and a
-    CSV of ridge regression come first, whatever they take. The chosen settings are recorded. Without it there
-    is no limit."""
+    CSV of ridge regression come first, whatever they take. The chosen settings are recorded. Without hours a
+    run on this machine has no limit."""
     collections: Names = []
     """Collections to train and predict, such as ``xla:random,nlp:random``; if empty, all that the preset has.
     A submission needs every collection, see ``fill``."""
@@ -131,9 +131,10 @@ class RunSettings(Settings):
     @classmethod
     def _hint(cls, name: str) -> str:
         """Return which setting may have been meant, of the run or, with its section, of a step."""
-        if nearest(name, cls.model_fields):
-            return super()._hint(name)
         fields = {field for settings in SECTIONS.values() for field in settings.model_fields}
+        fields -= {*SET_BY_THE_WORKFLOW}
+        if name not in fields and nearest(name, cls.model_fields):
+            return super()._hint(name)
         near = difflib.get_close_matches(name, fields, 1)
         sections = [section for section, settings in SECTIONS.items() if {*near} & {*settings.model_fields}]
         if not sections:
