@@ -443,7 +443,7 @@ def test_foreign_files_in_the_way_are_refused(stub, root):
     [
         ("source=ftp", "source: 'ftp' is not one of auto"),
         ("splits=dev", "splits: 'dev' is none of train"),
-        ("collections=tile", "collection: 'tile' is none of tile:xla"),
+        ("collections=tile", "^collections: 'tile' is none of tile:xla"),
         ("root=\0", "root"),
         ("keep_archives=1", "keep_archives"),
     ],

@@ -81,9 +81,12 @@ GOOD |= {"launch_seconds": 1e-6, "link_bytes_per_second": 1e10, "link_seconds": 
 @cases(
     "changed, said",
     [
-        ({"memory": 0}, "memory Input should be greater than or equal to 1"),
-        ({"flops_per_second": 1e-320}, "flops_per_second Input should be greater than or equal to 1"),
-        ({"memory": None}, "memory Input should be a valid number"),
+        ({"memory": 0}, "memory is 0: Input should be greater than or equal to 1"),
+        (
+            {"flops_per_second": 1e-320},
+            "flops_per_second is 1e-320: Input should be greater",
+        ),
+        ({"memory": None}, "memory is None: Input should be a valid number"),
         ({"launch_seconds": float("nan")}, "launch_seconds"),
         ({"flops": 1}, "flops"),
     ],
@@ -94,6 +97,9 @@ def test_a_device_is_read_from_a_file_and_its_faults_named(tmp_path, changed, sa
     assert PlaceSettings(device=str(path)).device_model.transfer_seconds(1e10) == 1.0
     path.write_text(json.dumps(GOOD | changed))
     with pytest.raises(DataError, match=rf"mine\.json: is no device: {said}"):
+        read_device(str(path))
+    path.write_text(json.dumps({"name": "mine"}))
+    with pytest.raises(DataError, match=r"mine\.json: is no device: it lacks the key flops_per_second"):
         read_device(str(path))
     path.write_text("{")
     with pytest.raises(DataError, match=r"mine\.json.*constants: name, flops_per_second, .*eager"):

@@ -63,12 +63,17 @@ def check_record(path: Path, value: Any, kind: type[Record], remedy: str) -> dic
     try:
         kind.model_validate(value)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = _shown(".".join(map(str, first["loc"])))[1:-1]
-        problem = f"{key} is {_shown(first['input'])}: {first['msg']}"
-        problem = f"it lacks the key {key}" if first["type"] == "missing" else problem
-        raise DataError(path, problem, remedy) from None
+        raise DataError(path, describe_fault(error), remedy) from None
     return value
+
+
+def describe_fault(error: ValidationError) -> str:
+    """Return in words what is wrong with a record: the key that it lacks, or a key, its value and why."""
+    first = error.errors()[0]
+    key = _shown(".".join(map(str, first["loc"])))[1:-1]
+    if first["type"] == "missing":
+        return f"it lacks the key {key}"
+    return f"{key} is {_shown(first['input'])}: {first['msg']}"
 
 
 def read_record(path: Path, kind: type[Record], remedy: str) -> dict[str, Any]:

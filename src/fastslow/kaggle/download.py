@@ -76,8 +76,11 @@ class DownloadSettings(Settings):
         Raises:
             SettingsError: A collection or split does not exist, or ``base_url`` is no address of a folder.
         """
-        for name in self.collections:
-            get_collection(name)
+        try:
+            for name in self.collections:
+                get_collection(name)
+        except SettingsError as error:
+            raise error.named("collections") from None
         for name in self.splits:
             if name not in COMPETITION_SPLITS:
                 raise SettingsError("splits", f"{name!r} is none of {', '.join(COMPETITION_SPLITS)}")

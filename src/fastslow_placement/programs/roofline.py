@@ -18,6 +18,7 @@ from pydantic.dataclasses import dataclass
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import parse_json
 from fastslow.core.input_files import read_text
+from fastslow.core.records import describe_fault
 
 _Rate = Annotated[float, Field(ge=1, le=1e30)]  # less than one a second overflows times
 _Seconds = Annotated[float, Field(ge=0, le=1e6)]
@@ -101,9 +102,7 @@ def read_device(name: str) -> Device:
     try:
         return Device(**given)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise DataError(name, f"is no device: {where} {first['msg']}", remedy) from None
+        raise DataError(name, f"is no device: {describe_fault(error)}", remedy) from None
 
 
 FREE = names(
