@@ -20,12 +20,14 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from fastslow.core.errors import DataError, SettingsError, with_article
 from fastslow.core.input_files import check_regular, unpacked_name
 from fastslow.core.settings import find_typed
+from fastslow.hlo.forms import read_unpacked, sources_in
 from fastslow.hlo.messages import Module, message_classes
 from fastslow.hlo.reader import HloProgram, choose_module, read_hlo, read_hlo_modules
 from fastslow.hlo.texts import earliest
@@ -43,15 +45,24 @@ _DUMP = (
 _OPTIMISED_NAME = re.compile(r"after_(all_)?optimizations|after_layout")
 # custom calls that a backend puts in the place of dots and convolutions
 _OF_A_BACKEND = ("__cublas$", "__cudnn$", "__onednn$", "__cub$")
-_HEADER = 1 << 16  # bytes at the beginning of a file, in which the header of a text is
-_SPLIT = (2, 3)  # types of XLA's OpSharding: a tuple of shardings, or a split one
+_TUPLE, _SPLIT = 2, 3  # types of XLA's OpSharding: one for each element, and a split one
 _ON_ONE = 1  # the type of what is on a single device, which it names
-_DEVICES = re.compile(rb"\b(num_partitions|num_replicas|replica_count) ?= ?([2-9]|[1-9]\d+)\b")
+# in the header of HLO text, and among the attributes of an MLIR module
+_DEVICES = re.compile(
+    r"(?:^HloModule\b.*?\b|\bmhlo\.)(num_partitions|num_replicas|replica_count) ?= ?([2-9]|[1-9]\d+)\b", re.M
+)
+_MESH = re.compile(r"#sdy\.mesh<\[([^]]*)\]")
 _Sharded = message_classes(
     "fastslow.sharded",
-    "message Sharding { int64 type = 1; repeated int64 devices = 4; } "
+    "message Sharding { int64 type = 1; repeated int64 tiles = 3; repeated int64 devices = 4; "
+    "repeated Sharding elements = 5; } "
     "message Inst { string name = 1; Sharding sharding = 40; } "
-    "message Part { repeated Inst instructions = 2; } message Sharded { repeated Part computations = 3; }",
+    "message Part { repeated Inst instructions = 2; } "
+    "message Assignment { int64 replicas = 1; int64 partitions = 2; } "
+    "message Entry { string key = 1; string value = 2; } "
+    "message Attributes { repeated Entry entries = 1; } "
+    "message Sharded { repeated Part computations = 3; Assignment device_assignment = 15; "
+    "Attributes frontend_attributes = 19; }",
 )["Sharded"]
 _LISTED = 20  # names of dumps in a message
 _WANTED = (
@@ -302,11 +313,17 @@ def _refuse_sharded(path: Path, module: Module) -> None:
     whole = _Sharded.FromString(module.SerializeToString())
     instructions = [inst for part in whole.computations for inst in part.instructions]
     split = [inst.name for inst in instructions if _is_elsewhere(inst.sharding)]
-    with path.open("rb") as file:
-        counts = dict(_DEVICES.findall(file.read(_HEADER)))
-    signs = [f"{name.decode()}={count.decode()}" for name, count in counts.items()]
+    counts = dict(_DEVICES.findall(_text_of(path, module.name)))
+    signs = [f"{name}={count}" for name, count in counts.items()]
     if split:
         signs.append(f"sharding of {', '.join(split[:3])}")
+    assigned = whole.device_assignment
+    if not signs and assigned.replicas * assigned.partitions > 1:
+        signs.append(f"{assigned.replicas} x {assigned.partitions} devices assigned")
+    meshes = _MESH.findall(" ".join(entry.value for entry in whole.frontend_attributes.entries))
+    sizes = {axes: prod(map(int, re.findall(r"= ?(\d+)", axes))) for axes in meshes}
+    if not signs and max(sizes.values(), default=1) > 1:
+        signs.append(f"the mesh {max(sizes, key=sizes.__getitem__)}")
     if signs:
         problem = f"is a program for several devices ({'; '.join(signs)})"
         remedy = (
@@ -316,9 +333,20 @@ def _refuse_sharded(path: Path, module: Module) -> None:
         raise DataError(path, problem, remedy)
 
 
+def _text_of(path: Path, name: str) -> str:
+    """Return the text of a module in a file, of all that have its name; empty for a protobuf."""
+    sources = [s if isinstance(s, str) else s.decode("latin-1") for s in sources_in(read_unpacked(path))]
+    named = re.compile(rf"\b(HloModule[ \t]+|module @){re.escape(name)}(?![\w.-])")
+    return "\n".join([source for source in sources if named.search(source)] or sources)
+
+
 def _is_elsewhere(sharding: Any) -> bool:
     """Return whether a sharding needs another device than the first."""
-    return sharding.type in _SPLIT or (sharding.type == _ON_ONE and any(sharding.devices))
+    if sharding.type == _TUPLE:
+        return any(map(_is_elsewhere, sharding.elements))
+    if sharding.type == _SPLIT:
+        return prod(sharding.tiles) > 1
+    return sharding.type == _ON_ONE and any(sharding.devices)
 
 
 def _simplified(path: Path, module: Module) -> Module:
