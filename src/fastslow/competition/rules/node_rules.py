@@ -98,10 +98,10 @@ _TAKES_TUPLE = _every(TAKES_TUPLE)
 _TAKES_WHOLE = _every(TAKES_WHOLE)
 _TAKES_TOKEN = _every(TAKES_TOKEN)
 _LEAST_RANK = _by_number(LEAST_RANK, 0)
-_CALLS_AT_LEAST = np.full(_COUNT, MANY)
+_AT_LEAST = np.full((2, _COUNT), MANY)  # operands with called computations, and these alone
 for _opcode, _rule in OPCODE_RULES.items():
-    _at = opcode_number(_opcode)
-    _CALLS_AT_LEAST[_at] = min(_CALLS_AT_LEAST[_at], _rule.called[0])
+    _least = _AT_LEAST[:, opcode_number(_opcode)]
+    _least[:] = np.minimum(_least, (_rule.operands[0] + _rule.called[0], _rule.called[0]))
 _MUST_CALL = _every([name for name, rule in OPCODE_RULES.items() if rule.called[0]])
 _HANDS_ON = _every(["call", "fusion", "while", "conditional"])
 _GIVES_ALL = _every(["call", "fusion", "while"])
@@ -397,7 +397,7 @@ def _signatures(nodes: Nodes) -> Iterator[Fault]:
     given = nodes.operands[edges]
     alike = nodes.types[taken[position]] == nodes.types[given]
     calls_of = np.bincount(nodes.users[nodes.calls], minlength=len(nodes.opcodes))
-    surely = calls_of == _CALLS_AT_LEAST[nodes.opcodes]  # else an operand may be a root
+    surely = calls_of == _AT_LEAST[1][nodes.opcodes]  # else an operand may be a root
     alike &= ~(nodes.calls[edges] & surely[nodes.users[edges]])
     alike &= single[position] | nodes.alike(taken[position], given)
     has = np.bincount(position, alike, len(taken)) > 0
@@ -869,7 +869,7 @@ def _lost(nodes: Nodes) -> Iterator[Fault]:
     end = roots[np.searchsorted(roots, unused)]  # of its computation
     users = np.arange(unused + 1, min(end + 1, len(used)))
     degree = nodes.degree[users]
-    users = users[_FIXED[nodes.opcodes[users]] & (degree > 0) & (degree < _HIGH[nodes.opcodes[users]])]
+    users = users[_FIXED[nodes.opcodes[users]] & (degree > 0) & (degree < _AT_LEAST[0, nodes.opcodes[users]])]
     opcodes = nodes.opcodes[users]
     fits = (nodes.sizes[users] == nodes.sizes[unused]).all(1)
     fits |= (_IS_SELECT | _IS_CLAMP)[opcodes] & (nodes.elements[unused] == 1)
