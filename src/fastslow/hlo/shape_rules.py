@@ -1111,7 +1111,8 @@ def _collective_permute_start(site: Site) -> str:
         return ""
     parts = site.out.tuple_shapes  # operands, outputs, contexts
     carried = 2 <= len(parts) <= 4 and all(_gives(part, site.operands) for part in parts[:2])
-    return _carried(site, carried and all(map(_is_context, parts[2:])))
+    contexts = all(_is_scalar(part) and part.element_type in (_S32, _U32) for part in parts[2:])
+    return _carried(site, carried and contexts)
 
 
 def _async_start(site: Site) -> str:

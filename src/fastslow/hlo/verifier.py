@@ -8,7 +8,8 @@ import re
 
 # what a converter says of operations that it does not know: no verdict on the program
 _NO_VERDICT = re.compile(
-    r"no program shape|unknown opcode|unregistered|un(implemented|supported)|not (yet )?supported",
+    r"no program shape|unknown opcode|unregistered|un(implemented|supported)|not (yet )?supported"
+    r"|but got '[^']*ui1>|future element type",  # what HLO has and StableHLO lacks
     re.I,
 )
 _SAID = 400  # characters of its explanation
