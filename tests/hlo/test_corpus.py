@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import json
 import lzma
 import pickle
 import re
@@ -75,6 +76,15 @@ ENCODINGS = {
     "vhlo": lambda data: mlir(data, portable=True),
     "export": lambda data: exported(mlir(data, portable=True)),
     "xplane": lambda data: b"\x0a\x0d\x08\x01\x12\x09/host:CPU",
+    "repr": lambda data: repr(data.decode()).encode(),
+    "json": lambda data: json.dumps({"program": data.decode()}, indent=1).encode(),
+    "said": lambda data: b"(gdb) print text\n$1 = " + json.dumps(data.decode()).encode() + b"\n",
+    "erased": lambda data: re.sub(rb"(?m)^", b"\x1b[2K\x1b[1G", data).replace(
+        b"dot(", b"\x1b[38:2:1:2:3mdot\x1b[0m("
+    ),
+    "titled": lambda data: b"\x1b]0;make\x07" + data,
+    "spaces": lambda data: data.replace(b"  ", "\u00a0 ".encode()),
+    "tar": lambda data: bytes(257).replace(b"\0", b"m") + b"ustar\x0000" + bytes(40),
     "zstd": lambda data: b"\x28\xb5\x2f\xfd" + bytes(40),
     "zip": lambda data: b"PK\x03\x04" + bytes(40),
     "latin1": lambda data: data.decode().encode("latin-1"),

@@ -28,8 +28,18 @@ DUMP = "Dump the program with XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_
 PARSER_BYTES = 8 << 30  # a text of 100 MB takes 2 GB
 _PARSER_SECONDS = 300.0
 CUT_OFF = "Give the whole program, from HloModule to the last brace of its ENTRY"
+WHOLE_MLIR = "Give the whole MLIR module, to its last brace"
 FROM_JAX = "jax.jit(FUNCTION).lower(*ARGUMENTS).as_text() gives StableHLO"
-_OTHER_DIALECT = re.compile(r"Dialect `(\w+)' not found")
+FROM_TORCH = "Give the module as model.py:FUNCTION, a function that returns (module, arguments)"
+FROM_TENSORFLOW = (
+    "tf.function(f, jit_compile=True).experimental_get_compiler_ir(*arguments)(stage='hlo') gives HLO"
+)
+_WAYS = {"torch": FROM_TORCH, "torch_c": FROM_TORCH, "tf": FROM_TENSORFLOW, "tfl": FROM_TENSORFLOW}
+# what XLA says of a dialect that it does not know, or that no HLO is made of
+_OTHER_DIALECT = re.compile(r"Dialect `(\w+)' not found|`!\"?(\w+)|'(\w+)\.\w+' op unsupported op for export")
+_UNREGISTERED = "operation being parsed with an unregistered dialect"
+_OPERATION = re.compile(rb"^\s*(?:%[^=\n]*= )?\"?(\w+)\.\w", re.M)
+_KNOWN_DIALECTS = {b"builtin", b"func", b"stablehlo", b"mhlo", b"chlo", b"vhlo", b"sdy"}
 _PACKED: dict[bytes, tuple[str, Callable]] = {
     b"\x1f\x8b": ("gzip", lambda: zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)),
     b"BZh": ("bz2", bz2.BZ2Decompressor),
@@ -107,7 +117,8 @@ def parse(path: Path, data: bytes) -> list[tuple[Module, str]]:
     try:
         sources = sources_in(data)
     except ValueError as error:
-        raise DataError(path, f"is truncated, or a part of a program: {error}", CUT_OFF) from None
+        way = WHOLE_MLIR if "brace" in str(error) else CUT_OFF
+        raise DataError(path, f"is truncated, or a part of a program: {error}", way) from None
     if not sources:
         return []
     kind = "HLO text" if isinstance(sources[0], str) else "StableHLO"
@@ -124,9 +135,9 @@ def parse(path: Path, data: bytes) -> list[tuple[Module, str]]:
         problem = f"is {kind}, which only XLA's own parser reads, and jaxlib is not installed"
         raise DataError(path, problem, f"{DUMP}, or pip install 'fastslow[compiler]'") from None
     except ValueError as error:
-        if other := _OTHER_DIALECT.search(str(error)):
-            problem = f"is MLIR of the dialect {other[1]}, StableHLO is wanted"
-            raise DataError(path, problem, FROM_JAX) from None
+        if other := _other_dialect(sources[0], str(error)):
+            problem = f"is MLIR of the dialect {other}, StableHLO is wanted"
+            raise DataError(path, problem, _WAYS.get(other, FROM_JAX)) from None
         problem = f"is {kind} that this version of XLA does not read: {str(error)[:500]}"
         raise DataError(path, problem, DUMP) from None
     try:
@@ -134,6 +145,18 @@ def parse(path: Path, data: bytes) -> list[tuple[Module, str]]:
     except DecodeError as error:
         problem = f"is {kind} whose shapes cannot be read ({error}), such as tuples a hundred deep"
         raise DataError(path, problem, "Give a program of flatter tuples") from None
+
+
+def _other_dialect(source: str | bytes, said: str) -> str:
+    """Return the dialect that XLA refuses in an MLIR module; empty where it refuses something else."""
+    if isinstance(source, str):
+        return ""
+    if named := _OTHER_DIALECT.search(said):
+        return next(filter(None, named.groups()))
+    if _UNREGISTERED not in said:
+        return ""
+    others = (name for name in _OPERATION.findall(source) if name not in _KNOWN_DIALECTS)
+    return next(others, b"").decode()
 
 
 def _explain_end(path: Path, kind: str, source: str | bytes, error: Killed) -> NoReturn:

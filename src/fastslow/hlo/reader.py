@@ -35,7 +35,16 @@ from fastslow.competition.layouts import LAYOUT_WIDTH, MAX_DIMENSION, ROLES
 from fastslow.core.errors import DataError, counted
 from fastslow.core.input_files import read_bytes
 from fastslow.core.isolated import CRASHED, Killed, call_isolated
-from fastslow.hlo.forms import DUMP, FORMS, FROM_JAX, PARSER_BYTES, parse, read_unpacked
+from fastslow.hlo.forms import (
+    DUMP,
+    FORMS,
+    FROM_JAX,
+    FROM_TENSORFLOW,
+    FROM_TORCH,
+    PARSER_BYTES,
+    parse,
+    read_unpacked,
+)
 from fastslow.hlo.graph_arrays import tile_config_feat
 from fastslow.hlo.messages import MAX_BYTES, Module, ModuleTuningData, TuningData
 from fastslow.hlo.module_checks import LARGEST_SIZE, WRITE_AGAIN, check_module
@@ -47,15 +56,12 @@ _VERIFIER_SECONDS = 120.0  # a module of 5,000 instructions takes 0.2
 _known_verdicts: dict[tuple[bytes, ...], list[str]] = {}  # by the digests of a file's modules
 _LISTED = 20  # names of kernels in a message
 _BEGINNING = 1 << 20  # bytes that tell what a file is: a whole file of zeros takes minutes
-_TORCH = "Give the module as model.py:FUNCTION, a function that returns (module, arguments)"
-_TENSORFLOW = (
-    "tf.function(f, jit_compile=True).experimental_get_compiler_ir(*arguments)(stage='hlo') gives HLO"
-)
 _WEIGHTS = "Give the program that reads them: model.py:FUNCTION, or its HLO"
 _FETCH = f"{FORMS}. {DUMP}"
 _OTHERS = {  # what the bytes begin with, or hold: what it is, and the way to HLO
     rb"(?s).{0,99}/(host|device):": ("a profile (xplane)", _FETCH),
     rb"PK\x03\x04": ("a zip archive, such as a PyTorch, Keras or npz file", _FETCH),
+    rb"(?s).{257}ustar": ("a tar archive (tar -xf unpacks it)", _FETCH),
     rb"\x28\xb5\x2f\xfd": ("packed with zstd (zstd -d unpacks it)", _FETCH),
     rb"version https://git-lfs": ("a pointer of Git LFS (git lfs pull fetches the file)", _FETCH),
     rb"(?i)\s*<(!doctype )?html": ("a page of HTML", _FETCH),
@@ -63,21 +69,27 @@ _OTHERS = {  # what the bytes begin with, or hold: what it is, and the way to HL
     rb"(?s).{8}\{\s*\"[^\"]+\":\s*\{": ("a safetensors file, weights without a program", _WEIGHTS),
     rb"\x80[\x02-\x05]": ("a pickle", _WEIGHTS),
     rb"\x89HDF": ("an HDF5 file, such as weights of Keras", _WEIGHTS),
-    rb"\x08\x01\x12": ("a SavedModel of TensorFlow", _TENSORFLOW),
-    rb"(?s)....TFL3": ("a TensorFlow Lite model", _TENSORFLOW),
-    rb"\x08[\x02-\x1f][\x12\x1a:]": ("an ONNX model", f"onnx2torch makes a PyTorch module of it. {_TORCH}"),
-    rb"(?s)\x0a.{1,4}\x0a.[\w./-]+\x12.[A-Z]\w+": ("a GraphDef of TensorFlow", _TENSORFLOW),
-    rb"(?s).*?^(node|library|versions) \{": ("a GraphDef of TensorFlow, as text", _TENSORFLOW),
+    rb"\x08\x01\x12": ("a SavedModel of TensorFlow", FROM_TENSORFLOW),
+    rb"(?s)....TFL3": ("a TensorFlow Lite model", FROM_TENSORFLOW),
+    rb"\x08[\x02-\x1f][\x12\x1a:]": (
+        "an ONNX model",
+        f"onnx2torch makes a PyTorch module of it. {FROM_TORCH}",
+    ),
+    rb"(?s)\x0a.{1,4}\x0a.[\w./-]+\x12.[A-Z]\w+": ("a GraphDef of TensorFlow", FROM_TENSORFLOW),
+    rb"(?s).*?^(node|library|versions) \{": ("a GraphDef of TensorFlow, as text", FROM_TENSORFLOW),
     rb"(?s).*?^(graph\(%|ExportedProgram:|class \w+\(torch|def forward\(self|\s*def forward\(self)": (
         "a program of PyTorch",
-        _TORCH,
+        FROM_TORCH,
     ),
-    rb"(?s)\s*(ir_version: \d|.*?^graph \{)": ("an ONNX model, as text", f"onnx2torch reads it. {_TORCH}"),
+    rb"(?s)\s*(ir_version: \d|.*?^graph \{)": (
+        "an ONNX model, as text",
+        f"onnx2torch reads it. {FROM_TORCH}",
+    ),
     rb"(?s).*?^\s*(hlo_module|computations) \{": (
         "a protobuf as text",
         "google.protobuf.text_format.Parse reads it into an HloProto: write its SerializeToString()",
     ),
-    rb"(?s).*?\b(torch|torch_c)\.(aten|operator|constant|vtensor)": ("MLIR of torch-mlir", _TORCH),
+    rb"(?s).*?\b(torch|torch_c)\.(aten|operator|constant|vtensor)": ("MLIR of torch-mlir", FROM_TORCH),
     rb"(?s).*?^\s*(?:%\S+(?:, %\S+)* = )?\"?"
     rb"(linalg|tosa|tf|tfl|onnx|affine|memref|scf|vector|gpu|llvm|triton|tt)\.": (
         "MLIR of another dialect",

@@ -11,8 +11,14 @@ from fastslow.core.input_files import decode
 _STAGES = ("before_layout", "before_optimizations", "")  # in the names of dumps, the one that we want first
 # attributes of other versions that change nothing of what is computed
 _NOTES = re.compile(r", (original_value|origin|statistics|api_version)=(\{.*?\}(?=$|, \w+=)|\w+)", re.M)
-# colours, and what a log begins its lines with
-_NOISE = re.compile(r"\x1b\[[\d;]*[mK]|^[IWEF]\d{4} [^]\n]*\] ?", re.M)
+# codes of a terminal, such as colours and titles, and what a log begins its lines with
+_NOISE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|^[IWEF]\d{4} [^]\n]*\] ?", re.M
+)
+_LITERAL = re.compile(
+    r"""(["'])((?:HloModule|module|#loc)\b(?:(?!\1)[^\\\n]|\\.)*\\n(?:(?!\1)[^\\\n]|\\.)*)\1"""
+)
+_ESCAPE = re.compile(r"\\(.)")
 _SECTION = re.compile(r"^\*\*\* Begin (.*) \*\*\*$", re.M)  # of --xla_dump_to=-
 _HEADER = re.compile(r"^(.*?)(?<![\w/.-])(?=HloModule[ \t]+[^\s,]+[ \t]*(?:,|$))", re.M)
 _ONE_LINE = re.compile(r"\s*HloModule[ \t]+[^\s,]+[ \t,].*\bENTRY\b.*\}\s*")  # a module without a line end
@@ -30,7 +36,9 @@ _ALIAS = re.compile(r"^([#!][\w.$-]+) = .*\n?", re.M)
 _RESOURCES = re.compile(r"^\{-#.*?^#-\}\n?", re.M | re.S)
 _STRING_OR_BRACE = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|[{}]')
 _FUNCTION = re.compile(r"\bfunc\.func\s+(?:(public|private|nested)\s+)?@([\w.$-]+)")
-_ELIDED = re.compile(r"dense(?:_resource)?<__elided__>(?=\s*:\s*tensor<(?:[\d?]+x)*([^>]+))")
+_ELIDED = re.compile(  # XLA reads no value of a dense_resource, elided or there
+    r"(?:dense<__elided__>|dense_resource<[^<>]*>)(?=\s*:\s*tensor<(?:[\d?]+x)*([^>]+))"
+)
 _MESH_USE = re.compile(r"sharding[^\n]*?<@([\w.$-]+)")
 
 
@@ -52,7 +60,18 @@ def as_text(data: bytes) -> str | None:
         if not (_HEADER.search(text) or _MLIR.search(text)):
             return None
     text = text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")
-    return None if re.search(r"[\x00-\x08]", text) else _NOISE.sub("", text)
+    text = _NOISE.sub("", text.replace("\u00a0", " "))  # the space of pages
+    if re.search(r"[\x00-\x08]", text):
+        return None
+    around = _LITERAL.sub("", text)  # a program may hold such a literal
+    if around == text or _HEADER.search(around) or _MLIR.search(around):
+        return text
+    return "\n".join(map(_unescaped, _LITERAL.finditer(text)))
+
+
+def _unescaped(literal: re.Match) -> str:
+    """Return the program of a string literal of Python, JSON or C, as ``repr`` and logs write it."""
+    return _ESCAPE.sub(lambda code: {"n": "\n", "t": "\t"}.get(code[1], code[1]), literal[2])
 
 
 def programs_in(text: str) -> list[str | bytes]:
@@ -85,7 +104,7 @@ def split_text(text: str) -> list[str]:
         text = "\n".join(sections[1::2][n] for n in earliest(sections[::2]))
     if _ONE_LINE.fullmatch(text):
         return [text.strip()]
-    if not (headers := [*_HEADER.finditer(text)]):
+    if not (headers := _headers(text)):
         is_hlo = _WITHOUT_HEADER.search(text) and _HLO_LINE.search(text)
         return [_whole(f"HloModule module\n\n{text}")] if is_hlo else []
     if _HLO_LINE.search(text[: headers[0].start()]):
@@ -95,6 +114,19 @@ def split_text(text: str) -> list[str]:
         _whole(_without_prefix(header[1], text[header.end() : end]))
         for header, end in zip(headers, ends, strict=True)
     ]
+
+
+def _headers(text: str) -> list[re.Match]:
+    """Return where modules begin in a text, but for lines that name one, as ``Compiling HloModule jit_f``."""
+    headers = [*_HEADER.finditer(text)]
+    ends = [header.start() for header in headers[1:]] + [len(text)]
+    begun = []
+    for header, end in zip(headers, ends[: len(headers)], strict=True):
+        rest = text[header.end() : end]
+        is_begun = not header[1].strip() or "=" in rest.partition("\n")[0]
+        if is_begun or _HLO_LINE.search(_without_prefix(header[1], rest)):
+            begun.append(header)
+    return begun
 
 
 def _without_prefix(prefix: str, text: str) -> str:
@@ -157,6 +189,9 @@ def _mlir_modules(text: str) -> Iterator[str]:
     befores = [before for before, _ in items] + [text]
     bodies = [body for _, body in items]
     if not bodies:  # operations without a function
+        braces = [match[0] for match in _STRING_OR_BRACE.finditer(text)]
+        if braces.count("}") > braces.count("{"):
+            raise ValueError("a brace is closed that was not opened")
         if text.strip():
             yield text
     elif all(body.startswith("func.func") for body in bodies):
@@ -199,14 +234,15 @@ def readable_mlir(text: str) -> str:
             raise ValueError(f"its shardings name the mesh @{mesh}, and it holds no sdy.mesh @{mesh}")
     text = _ELIDED.sub(lambda found: f"dense<{_zero(found[1])}>", text)
     functions = {name: visibility for visibility, name in _FUNCTION.findall(text)}
-    public = [name for name, visibility in functions.items() if visibility in ("", "public")]
-    if not functions or "main" in functions:
+    public = [name for name, visibility in functions.items() if visibility in ("", "public")] or [*functions]
+    if not functions or "main" in public and functions["main"] in ("", "public"):
         return text
-    if len(public) != 1:
-        raise ValueError(
-            f"none of its {len(public)} public functions ({', '.join(public[:9])}) is called main"
-        )
-    return re.sub(rf"@{re.escape(public[0])}(?![\w.$-])", "@main", text)
+    entry = "main" if "main" in public else public[0]
+    if len(public) != 1 and entry != "main":
+        kind = "functions" if functions[public[0]] == "private" else "public functions"
+        raise ValueError(f"none of its {len(public)} {kind} ({', '.join(public[:9])}) is called main")
+    text = re.sub(rf"@{re.escape(entry)}(?![\w.$-])", "@main", text)
+    return re.sub(r"\bfunc\.func\s+(?:private|nested)\s+@main\b", "func.func public @main", text)
 
 
 def _zero(kind: str) -> str:
