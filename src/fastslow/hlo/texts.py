@@ -15,9 +15,7 @@ _NOTES = re.compile(r", (original_value|origin|statistics|api_version)=(\{.*?\}(
 _NOISE = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)|^[IWEF]\d{4} [^]\n]*\] ?", re.M
 )
-_LITERAL = re.compile(
-    r"""(["'])((?:HloModule|module|#loc)\b(?:(?!\1)[^\\\n]|\\.)*\\n(?:(?!\1)[^\\\n]|\\.)*)\1"""
-)
+_LITERAL = re.compile(r"""(["'])((?:HloModule|module|#loc)\b(?:\\.|(?!\1)[^\\\n])*+)\1""")
 _ESCAPE = re.compile(r"\\(.)")
 _SECTION = re.compile(r"^\*\*\* Begin (.*) \*\*\*$", re.M)  # of --xla_dump_to=-
 _HEADER = re.compile(r"^(.*?)(?<![\w/.-])(?=HloModule[ \t]+[^\s,]+[ \t]*(?:,|$))", re.M)
@@ -63,15 +61,16 @@ def as_text(data: bytes) -> str | None:
     text = _NOISE.sub("", text.replace("\u00a0", " "))  # the space of pages
     if re.search(r"[\x00-\x08]", text):
         return None
-    around = _LITERAL.sub("", text)  # a program may hold such a literal
-    if around == text or _HEADER.search(around) or _MLIR.search(around):
+    literals = [_unescaped(match[2]) for match in _LITERAL.finditer(text) if r"\n" in match[2]]
+    around = _LITERAL.sub("", text) if literals else ""  # a program may hold such a literal
+    if not literals or _HEADER.search(around) or _MLIR.search(around):
         return text
-    return "\n".join(map(_unescaped, _LITERAL.finditer(text)))
+    return "\n".join(literals)
 
 
-def _unescaped(literal: re.Match) -> str:
+def _unescaped(literal: str) -> str:
     """Return the program of a string literal of Python, JSON or C, as ``repr`` and logs write it."""
-    return _ESCAPE.sub(lambda code: {"n": "\n", "t": "\t"}.get(code[1], code[1]), literal[2])
+    return _ESCAPE.sub(lambda code: {"n": "\n", "t": "\t"}.get(code[1], code[1]), literal)
 
 
 def programs_in(text: str) -> list[str | bytes]:
