@@ -15,6 +15,7 @@ from fastslow.competition.metrics import (
     ALL_METRICS,
     collection_score,
     kendall_tau,
+    mean_metrics,
     ordered_pair_accuracy,
     ranking_tau,
     ranking_taus,
@@ -77,6 +78,18 @@ def test_tau_is_scipys_to_the_bit_however_pairs_are_counted(size, rng):
         assert kendall_tau(runtime, score) == kendalltau(runtime, score).statistic
 
 
+@cases("size", [3, 128, 129])
+def test_opa_of_the_right_order_is_one_and_of_the_reverse_zero(size, rng):
+    """Rounding gave 1.0000000000000002 and -2.2e-16 where runtimes are tied."""
+    for _ in range(50):
+        runtime = rng.integers(1, size, size)
+        runtime[:2] = [1, size]  # not all equal
+        place = np.argsort(np.argsort(runtime, kind="stable"))
+        for ties in ("half", "wrong"):
+            assert ordered_pair_accuracy(runtime, place, ties) == 1.0
+            assert ordered_pair_accuracy(runtime, -place, ties) == 0.0
+
+
 @settings(max_examples=60)
 @given(rankings(low=2, high=5))
 def test_the_tau_of_a_ranking_is_the_mean_over_all_orders_that_can_be_submitted(ranking):
@@ -131,8 +144,11 @@ def test_an_error_by_name_looks_at_as_many_configurations_as_its_name_says(k):
     "runtime, score, message",
     [
         ([1, 2], [1], r"\(2,\) and prediction \(1,\)"),
-        ([], [], "not empty"),
-        ([[1, 2]], [[1, 2]], "must be 1-D"),
+        ([], [], r"runtime of shape \(0,\) is not a 1-D array of at least one number"),
+        ([[1, 2]], [[1, 2]], r"runtime of shape \(1, 2\) is not a 1-D array"),
+        ([1, 2], ["1", "2"], r"prediction of shape \(2,\) is not a 1-D array of at least one number"),
+        ([1j, 2], [1, 2], r"runtime of shape \(2,\) is not a 1-D array of at least one number"),
+        ([1, 2], [None, 2], r"prediction of shape \(2,\) is not a 1-D array of at least one number"),
         ([1, 2], [0.5, np.nan], r"prediction\[1\] is nan, finite numbers are wanted"),
         ([np.inf, 2], [0, 1], r"runtime\[0\] is inf, finite numbers are wanted"),
     ],
@@ -169,13 +185,18 @@ def test_collection_score_takes_the_metric_of_the_kind():
         ({"resnet": [1, 2]}, {"resnet": [1, 2, 3]}, r"^resnet: .*\(2,\) and prediction \(3,\)"),
         ({"resnet": [1, 2]}, {"resnet": [1, np.nan]}, r"^resnet: prediction\[1\] is nan, finite numbers"),
         ({"resnet": [3, 0]}, {"resnet": [1, 2]}, r"^resnet: runtime\[1\] is 0, a number .*Test files"),
+        ({"resnet": ["1", "2"]}, {"resnet": [1, 2]}, r"^resnet: runtime of shape \(2,\) is not"),
+        ({"resnet": [1, 2]}, {"resnet": None}, r"^resnet: prediction of shape \(\) is not"),
         ({}, {}, "no graph"),
     ],
 )
-def test_collection_score_names_the_graph_it_refuses(runtimes, scores, message):
+def test_means_over_graphs_name_the_graph_that_they_refuse(runtimes, scores, message):
+    """``mean_metrics`` had no such check: a KeyError, a ValueError without the graph, or a mean of NaN."""
     for kind in ("layout", "tile"):
         with pytest.raises(DataError, match=message):
             collection_score(kind, runtimes, scores)
+    with pytest.raises(DataError, match=message):
+        mean_metrics(runtimes, scores)
 
 
 def test_unknown_kind_is_refused():
@@ -199,7 +220,10 @@ def test_competition_score_is_the_mean_of_all_five():
         ([1, 2], [[1, 2], [1, np.nan]], r"prediction\[1\] is nan"),
         ([np.nan, 2], [[1], [2]], r"runtime\[0\] is nan"),
         ([1, 2, 3], [[1], [2]], r"runtime \(3,\) and prediction \(2,\)"),
-        ([], np.zeros((0, 2)), "not empty"),
+        ([], np.zeros((0, 2)), "at least one number"),
+        ([1, 2], ["a", "b"], r"predictions of shape \(2,\) are not 2-D"),
+        ([1, 2], [], r"predictions of shape \(0,\) are not 2-D"),
+        ([1, 2], 5, r"predictions of shape \(\) are not 2-D"),
     ],
 )
 def test_taus_of_many_predictions_refuse_what_has_no_order(runtime, predictions, message):

@@ -44,14 +44,29 @@ def test_the_maps_are_the_weights_that_the_network_multiplies_by(monkeypatch):
     "name, configs, said",
     [
         ("random", [0, 1], "name: 'random' is no test program of the dataset, such as 'layout-xla-random/"),
-        ("layout-xla-random/random", [0, 99], "configs: positions of layout-xla-random/random are from 0 to"),
+        ("layout-xla-random/random", [0, 99], "configs: positions of layout-xla-random/random are whole"),
         ("layout-xla-random/random", [-1], "configs: positions of"),
+        ("layout-xla-random/random", [], r"at least one; these are float64 of shape \(0,\)"),
+        ("layout-xla-random/random", [[0, 1]], r"at least one; these are int64 of shape \(1, 2\)"),
+        ("layout-xla-random/random", [0.0, 1.0], r"at least one; these are float64 of shape \(2,\)"),
+        ("layout-xla-random/random", [True, False], r"at least one; these are bool of shape \(2,\)"),
     ],
 )
 def test_another_name_or_configuration_is_refused(name, configs, said):
     graph, network = program(num_configs=9), make_network(num_layers=1)
     with pytest.raises(ValueError, match=said):
         config_attention(network, dataset_of(graph, 1), "test", name, np.array(configs))
+
+
+def test_a_list_of_positions_is_as_good_as_an_array():
+    """It passed the check, and failed later as an index."""
+    graph, network = program(num_configs=9), make_network(num_layers=1)
+    name = "layout-xla-random/random"
+    maps = [
+        config_attention(network, dataset_of(graph, 1), "test", name, configs)
+        for configs in ([4, 0], np.array([4, 0]))
+    ]
+    np.testing.assert_array_equal(*maps)
 
 
 def test_a_network_without_attention_has_no_map():

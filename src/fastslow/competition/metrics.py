@@ -5,8 +5,7 @@ of the predictions of one graph counts. A *score* is better when higher. What is
 ties, as a submission is: :func:`ranking_tau`. How far two measurements agree is :func:`kendall_tau`.
 
 The metrics of one graph take ``(C,)`` runtimes, for tile ``config_runtime / config_runtime_normalizers``, and
-``(C,)`` predictions. They raise ValueError where the lengths differ, there is no configuration, or a value is
-not finite.
+``(C,)`` predictions. They raise ValueError where lengths differ, there is none, or one is no finite number.
 """
 
 import math
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError, registered
 
 _FEW = 128  # configurations of which all pairs are counted
 TOP_K = 5  # configurations per kernel that the tile metric looks at
@@ -42,26 +41,26 @@ def fastest_first(prediction: ArrayLike, kind: str) -> np.ndarray:
         SettingsError: ``kind`` is neither.
         ValueError: The prediction is not 1-D, empty, or not finite: a NaN would silently rank last.
     """
-    if kind not in ("tile", "layout"):
-        raise SettingsError("kind", f"{kind!r} is none of tile, layout")
-    prediction = np.asarray(prediction)
-    if prediction.ndim != 1 or prediction.size == 0 or prediction.dtype.kind not in "iufb":
-        raise ValueError(f"prediction of shape {prediction.shape} is not a 1-D array of at least one number")
-    _require("prediction", prediction, np.isfinite(prediction), "finite numbers are")
-    order = np.argsort(prediction, kind="stable")
+    registered(_METRICS, "kind", kind)
+    order = np.argsort(_numbers("prediction", prediction), kind="stable")
     return order[:TOP_K] if kind == "tile" else order
 
 
+def _numbers(name: str, values: ArrayLike) -> np.ndarray:
+    """Return values as an array; ValueError unless they are 1-D, at least one, and finite numbers."""
+    array = np.asarray(values)
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iufb":
+        raise ValueError(f"{name} of shape {array.shape} is not a 1-D array of at least one number")
+    _require(name, array, np.isfinite(array), "finite numbers are")
+    return array
+
+
 def _paired(runtime: ArrayLike, prediction: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return both as arrays; ValueError unless they are 1-D, of one length of at least 1, and finite."""
-    runtime = np.asarray(runtime)
-    prediction = np.asarray(prediction)
-    if runtime.ndim != 1 or runtime.shape != prediction.shape or runtime.size == 0:
-        raise ValueError(
-            f"runtime {runtime.shape} and prediction {prediction.shape} must be 1-D, of one length, not empty"
-        )
-    for name, values in (("runtime", runtime), ("prediction", prediction)):
-        _require(name, values, np.isfinite(values), "finite numbers are")
+    """Return both as arrays; errors as of :func:`_numbers`, or ValueError where the lengths differ."""
+    runtime = _numbers("runtime", runtime)
+    prediction = _numbers("prediction", prediction)
+    if len(runtime) != len(prediction):
+        raise ValueError(f"runtime {runtime.shape} and prediction {prediction.shape} differ in length")
     return runtime, prediction
 
 
@@ -149,6 +148,8 @@ def ranking_taus(runtime: ArrayLike, predictions: ArrayLike) -> np.ndarray:
         array([1., 0.])
     """
     predictions = np.asarray(predictions)
+    if predictions.ndim != 2:
+        raise ValueError(f"predictions of shape {predictions.shape} are not 2-D")
     for column in predictions.T:
         runtime, _ = _paired(runtime, column)
     first, second = np.triu_indices(len(predictions), 1)
@@ -197,12 +198,12 @@ def ordered_pair_accuracy(runtime: ArrayLike, prediction: ArrayLike, ties: str =
     different_prediction = _different_pairs(prediction)
     if different_runtime == 0:
         return 0.5
-    half = 0.5 + 0.5 * kendall_tau(runtime, prediction) * math.sqrt(different_prediction / different_runtime)
-    if ties == "half":
-        return half
-    ranks = [np.unique(values, return_inverse=True)[1] for values in (runtime, prediction)]
-    tied = _different_pairs(ranks[0] * (ranks[1].max() + 1) + ranks[1]) - different_prediction
-    return half - 0.5 * tied / different_runtime
+    scale = math.sqrt(different_runtime * different_prediction)
+    right = different_runtime + round(kendall_tau(runtime, prediction) * scale)  # twice; whole, so exact
+    if ties == "wrong":
+        ranks = [np.unique(values, return_inverse=True)[1] for values in (runtime, prediction)]
+        right -= _different_pairs(ranks[0] * (ranks[1].max() + 1) + ranks[1]) - different_prediction
+    return right / (2 * different_runtime)
 
 
 def _different_pairs(values: np.ndarray) -> int:
@@ -240,10 +241,7 @@ def slowdown(runtime: ArrayLike, prediction: ArrayLike, k: int = TOP_K) -> float
 def tile_score(runtime: ArrayLike, prediction: ArrayLike, k: int = TOP_K) -> float:
     """Compute the tile collection's metric of one graph, ``1 - slowdown``: at most 1, without a lower bound.
 
-    Args:
-        runtime: ``(C,)`` runtimes above 0.
-        prediction: ``(C,)``, lower = predicted faster.
-        k: Configurations that are tried.
+    Arguments and errors are as for :func:`slowdown`.
 
     Examples:
         >>> tile_score([40, 10, 20, 30], [1, 4, 3, 2], k=3)
@@ -266,21 +264,16 @@ the others are better when higher."""
 
 
 def mean_metrics(runtimes: Mapping[str, ArrayLike], predictions: Mapping[str, ArrayLike]) -> dict[str, float]:
-    """Compute the mean over graphs of every metric of :data:`ALL_METRICS`.
+    """Compute the mean over graphs of every metric of :data:`ALL_METRICS`, by its name.
 
-    Args:
-        runtimes: ``(C,)`` by graph.
-        predictions: ``(C,)`` by graph, lower = predicted faster; every graph has one.
-
-    Returns:
-        The means by name of the metric.
+    Arguments and errors are as for :func:`collection_score`.
 
     Examples:
         >>> mean_metrics({"a": [1, 2], "b": [1, 2]}, {"a": [1, 2], "b": [2, 1]})["top_1_error"]
         0.5
     """
     return {
-        name: float(np.mean([metric(runtime, predictions[graph]) for graph, runtime in runtimes.items()]))
+        name: float(np.mean(list(_per_graph(metric, runtimes, predictions).values())))
         for name, metric in ALL_METRICS.items()
     }
 
@@ -292,8 +285,8 @@ def collection_score(
 
     Args:
         kind: ``layout`` or ``tile``, the kind of the collection.
-        runtimes: Runtimes above 0 per graph.
-        predictions: Predictions per graph; exactly the graphs of ``runtimes``.
+        runtimes: ``(C,)`` runtimes above 0 by graph.
+        predictions: ``(C,)`` by graph, lower = predicted faster; exactly the graphs of ``runtimes``.
 
     Returns:
         ``mean`` over graphs, and ``per_graph``: the metric per graph, in the order of ``runtimes``.
@@ -307,23 +300,29 @@ def collection_score(
         >>> collection_score("layout", {"a": [1, 2, 3], "b": [1, 2]}, {"a": [1, 2, 3], "b": [2, 1]})
         {'mean': 0.0, 'per_graph': {'a': 1.0, 'b': -1.0}}
     """
-    if kind not in _METRICS:
-        raise SettingsError("kind", f"{kind!r} is none of {', '.join(_METRICS)}")
+    per_graph = _per_graph(registered(_METRICS, "kind", kind), runtimes, predictions)
+    return {"mean": float(np.mean(list(per_graph.values()))), "per_graph": per_graph}
+
+
+def _per_graph(
+    metric: Callable[..., float], runtimes: Mapping[str, ArrayLike], predictions: Mapping[str, ArrayLike]
+) -> dict[str, float]:
+    """Return a metric of each graph; errors as of :func:`collection_score`."""
     if not runtimes:
         raise DataError("runtimes", "no graph", "Score a split that has labels")
-    for graph in runtimes:
+    for graph in {**runtimes, **predictions}:
         if graph not in predictions:
             raise DataError(graph, "no predictions for this graph", "Predict every graph of the split again")
-    for graph in predictions:
         if graph not in runtimes:
             raise DataError(graph, "predictions for a graph without runtimes", "Take the ones of this split")
     per_graph = {}
     for graph, runtime in runtimes.items():
         remedy = "Test files carry no labels: score train or valid"
         try:
-            _require("runtime", np.asarray(runtime), np.asarray(runtime) > 0, "a number above 0 is")
+            numbers = _numbers("runtime", runtime)
+            _require("runtime", numbers, numbers > 0, "a number above 0 is")
             remedy = "Predict this graph again from the labelled file"
-            per_graph[graph] = _METRICS[kind](runtime, predictions[graph])
+            per_graph[graph] = metric(numbers, predictions[graph])
         except ValueError as error:
             raise DataError(graph, str(error), remedy) from None
-    return {"mean": float(np.mean(list(per_graph.values()))), "per_graph": per_graph}
+    return per_graph

@@ -19,23 +19,28 @@ def config_attention(
         dataset: Its graphs.
         split: ``train``, ``valid`` or ``test``.
         name: The program, ``<collection's slug>/<name>``, such as ``layout-xla-random/bert``.
-        configs: ``(C,)`` positions of the configurations that are compared, among the program's distinct
-            ones; all in one batch.
+        configs: ``(C,)`` positions of the configurations that are compared, one or more, among the program's
+            distinct ones; all in one batch.
 
     Returns:
         ``(L, N, C)`` float32, for each of the L attentions the softmax over the configurations, the mean over
         the channels: not below 0, and the C values of a node sum to 1. L is 0 where the network has none.
 
     Raises:
-        ValueError: The dataset has no such program, or the program no such configuration.
+        ValueError: The dataset has no such program, the program no such configuration, or ``configs`` are no
+            positions.
     """
     names = [f"{slug}/{stem}" for slug, graphs in dataset.sources.items() for stem in graphs.names(split)]
     if name not in names:
         such_as = f", such as {names[0]!r}" if names else ""
         raise ValueError(f"name: {name!r} is no {split} program of the dataset{such_as}")
     count = len(dataset.graph(split, name).graph.config_feat)
-    if not np.isin(configs, np.arange(count)).all():
-        raise ValueError(f"configs: positions of {name} are from 0 to {count - 1}")
+    configs = np.asarray(configs)
+    is_list = configs.ndim == 1 and configs.size > 0 and configs.dtype.kind in "iu"
+    if not is_list or not np.isin(configs, np.arange(count)).all():
+        given = f"{configs.dtype} of shape {configs.shape}"
+        rule = f"whole numbers from 0 to {count - 1}, 1-D and at least one"
+        raise ValueError(f"configs: positions of {name} are {rule}; these are {given}")
     network.eval()
     batch = dataset.batch(split, name, configs)
     states = dataset.graph(split, name).states(configs, dataset.num_levels)
