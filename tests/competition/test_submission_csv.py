@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.competition.metrics import fastest_first
-from fastslow.competition.submission_checks import check_submission, expected_counts, read_submission
+from fastslow.competition.submission_checks import (
+    check_submission,
+    expected_counts,
+    read_any_submission,
+    read_submission,
+)
 from fastslow.competition.submission_csv import collection_of
 from fastslow.core.errors import DataError
 from helpers.cases import cases
@@ -235,6 +240,17 @@ def test_partial_allows_missing_rows_but_nothing_else(tmp_path):
         path.write_text(text)
         with pytest.raises(DataError, match=message):
             read_submission(path, COUNTS, partial=True)
+
+
+def test_a_csv_of_which_no_row_is_known_is_refused(tmp_path):
+    """Without IDs to look for, a row ended in a StopIteration, and no row lacked an ID that nobody has."""
+    path = tmp_path / "s.csv"
+    path.write_text("ID,TopConfigs\nlayout:xla:random:net,0;1\n")
+    with pytest.raises(DataError, match=r"line 2 \(layout:xla:random:net\): no test graph has this ID"):
+        read_submission(path, {})
+    path.write_text("ID,TopConfigs\n")
+    with pytest.raises(DataError, match=r"s\.csv: it has no row\. Predict every test graph"):
+        read_any_submission(path)
 
 
 @cases(

@@ -94,14 +94,16 @@ def read_submission(
     for row_id, (number, top_configs) in rows.items():
         where = f"line {number} ({row_id})"
         if row_id not in counts:
-            raise DataError(path, f"{where}: no test graph has this ID", f"IDs are like {next(iter(counts))}")
+            example = next(iter(counts), "layout:xla:random:NAME")
+            raise DataError(path, f"{where}: no test graph has this ID", f"IDs are like {example}")
         try:
             rankings[row_id] = _indices(top_configs, row_id.partition(":")[0], counts[row_id])
         except ValueError as error:
             raise DataError(path, f"{where}: {error}", "Write the row again from its prediction") from None
     missing = [row_id for row_id in counts if row_id not in rows]
     if not rows or (missing and not partial):
-        problem = f"{len(missing)} of {len(counts)} IDs have no row: {listed(missing)}"
+        lost = f"{len(missing)} of {len(counts)} IDs have no row: {listed(missing)}"
+        problem = lost if counts else "it has no row"
         raise DataError(path, problem, "Predict every test graph")
     return rankings
 
@@ -116,7 +118,7 @@ def read_any_submission(path: Path) -> dict[str, np.ndarray]:
         DataError: The CSV is wrong; the message names line, ID and reason.
     """
     known = {row_id: None for row_id in read_rows(path) if collection_of(row_id)}
-    return read_submission(path, known or {"layout:xla:random:NAME": None}, partial=True)
+    return read_submission(path, known, partial=True)
 
 
 def _indices(top_configs: str, kind: str, count: int | None) -> np.ndarray:
