@@ -122,6 +122,31 @@ def test_no_prediction_is_too_large_to_be_scaled():
     np.testing.assert_array_equal(NORMALISATIONS["min_max"](large), [0, 1, 0.5, 0.5])
 
 
+@cases(
+    "values, kind",
+    [
+        ([-3e38, 3e38, 0, 0], np.float32),
+        ([-6e4, 6e4, 0, 0], np.float16),
+        ([-127, 127, 0, 0], np.int8),
+        ([-(2**63), 2**63 - 1, 0, 0], np.int64),
+        ([False, True, False, False], bool),
+        ([1.0, 2.0, 1.5, 1.5], list),
+    ],
+)
+def test_predictions_of_any_type_are_combined_in_float64(values, kind):
+    """A range of float16 or float32 overflowed to NaN, one of int8 to a wrong order; a list failed."""
+    prediction = values if kind is list else np.array(values, kind)
+    members = {name: {"test": {"g": prediction}} for name in "ab"}
+    expected = {
+        "min_max": [0, 1, 0, 0] if kind is bool else [0, 1, 0.5, 0.5],
+        "raw": np.asarray(values, np.float64),
+    }
+    for normalisation, combined in expected.items():
+        (mixed,) = combine(members, "test", normalisation, HALVES).values()
+        assert mixed.dtype == np.float64
+        np.testing.assert_allclose(mixed, combined)
+
+
 def test_the_search_stops_at_the_best_mixture_it_saw():
     members = {name: {"valid": {"g": np.array([value])}} for name, value in (("a", 0.0), ("b", 1.0))}
     models = [["a"], ["b"]]

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from fastslow.features.scaling import unit_ranks
 
 def min_max(prediction: np.ndarray) -> np.ndarray:
     """Rescale the predictions ``(C,)`` of one graph to 0 (fastest) to 1; all 0 where they are equal."""
+    prediction = np.asarray(prediction, np.float64)  # differences of a smaller type may overflow or be ties
     low, high = prediction.min(), prediction.max()
     if max(high, -low) > _LARGE:  # their difference may overflow
         return min_max(prediction / 4)
@@ -22,7 +24,7 @@ def min_max(prediction: np.ndarray) -> np.ndarray:
 
 
 _LARGE = np.finfo(np.float64).max / 2
-NORMALISATIONS = {"min_max": min_max, "rank": unit_ranks, "raw": np.asarray}
+NORMALISATIONS = {"min_max": min_max, "rank": unit_ranks, "raw": partial(np.asarray, dtype=np.float64)}
 
 
 def combine(
@@ -142,9 +144,8 @@ def search_weights(
         added = int(np.argmax(values))
         chosen[added] += 1
         if not math.isfinite(values[added]):
-            raise DataError(
-                "valid_score", f"{values[added]} of {trials[added]} is no score", "Return a number"
-            )
+            problem = f"{values[added]} of {trials[added]} is no score"
+            raise DataError("valid_score", problem, "Return a number")
         if values[added] > best:
             best, best_weights = values[added], trials[added]
     return best_weights
