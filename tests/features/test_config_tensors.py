@@ -238,6 +238,17 @@ def test_sizes_that_float32_rounds_are_still_known():
     assert tensors_of(program, [node])[0].known.tolist() == [[True, True, False]]
 
 
+def test_a_dimension_beyond_int32_makes_a_tensor_unknown():
+    """Graphs hold sizes as int32, in which 2**31 was negative."""
+    for size, known in ((2**31 - 128, True), (2**31, False), (2**40, False)):
+        program = Program()
+        operand = program.add("parameter", [size])
+        node = program.add("reshape", [size, 1], [operand])
+        tensors, _ = tensors_of(program, [node])
+        assert tensors.known[0, :2].tolist() == [known, known]
+        assert (tensors.dims == tensors.dims.astype(np.int32)).all()
+
+
 @needs_pair
 def test_operands_of_the_published_module():
     module = ModuleTuningData.FromString(PUBLISHED_MODULE.read_bytes()).module

@@ -29,8 +29,8 @@ def roles_of(kind: str) -> tuple[str, ...]:
 class ConfigTensors:
     """Output, input and kernel tensor (axis 1, in the order of ``layouts.ROLES``) of K configurable nodes.
 
-    A tensor is not known where it is the kernel of a reshape, a tuple, without elements or of more than six
-    dimensions, or an operand that fits the node in neither order.
+    A tensor is not known where it is the kernel of a reshape, a tuple, without elements, of more than six
+    dimensions or of one of 2**31 or more, or an operand that fits the node in neither order.
     """
 
     dims: np.ndarray  # (K, 3, 6) int64 sizes in the program's order, 0 beyond the rank and where not known
@@ -115,7 +115,7 @@ def _find_operands(node_feat, edge_index, nodes, kinds, dims, rank, sized) -> tu
 def _node_shapes(node_feat: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the shape of every node's output: (N, 6) sizes, (N,) rank, and (N,) whether they are complete.
 
-    They are for a tensor with at least one element and at most six dimensions.
+    They are for a tensor with at least one element and at most six dimensions, each below 2**31.
     """
     dims = node_feat[:, node_columns.SHAPE].astype(np.int64)
     rank = (dims > 0).sum(1)
@@ -123,7 +123,7 @@ def _node_shapes(node_feat: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndar
     # A seventh dimension shows in the sum only, which float32 rounds beyond 2**24.
     complete = np.abs(total - dims.sum(1)) < 0.5 + 1e-6 * total
     has_elements = (dims > 0).cumprod(1).sum(1) == rank
-    has_elements &= node_feat[:, node_columns.SHAPE_PRODUCT] != 0
+    has_elements &= (node_feat[:, node_columns.SHAPE_PRODUCT] != 0) & (dims < 2**31).all(1)
     return dims, rank, complete & has_elements & (_element_bytes(node_feat) > 0)
 
 
