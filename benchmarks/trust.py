@@ -40,11 +40,12 @@ from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import find_run, read_predictions
 from fastslow_programs.program.configurations import find_default
 from fastslow_programs.ranking.models import Models, read_models
-from fastslow_programs.ranking.trust import FEWEST_PROGRAMS, LEVELS, TOLD, Seen, Trust
+from fastslow_programs.ranking.trust import LEVELS, TOLD, Seen, Trust
 
 TABLE = {"hours": 0.02, "needs": ("run",)}
 DATA = "data/sample"
 SAID = {"50%": (0.5, 0.55), "80%": (0.75, 0.85), "90%": (0.86, 0.94)}
+MOST_ALIKE = 39  # programs of the narrower bands
 _MOST = 50  # configurations of a kernel whose pairs are compared
 _SCORED = "scored", "largest", "score", "steepness"
 Bands = list[tuple[float, float] | None]
@@ -92,7 +93,7 @@ def nearest_only(others: Seen, trust: Trust) -> Trust:
     """Return the same with the scores of the programs whose distance is most alike."""
     order = np.argsort(np.abs(others.distance - trust.nearest), kind="stable")
     before = np.cumsum(trust.shares[order]) - trust.shares[order]
-    kept = order[before.round(9) < FEWEST_PROGRAMS]
+    kept = order[before.round(9) < MOST_ALIKE]
     return replace(trust, scores=trust.scores[kept], shares=trust.shares[kept])
 
 

@@ -41,7 +41,7 @@ FILE = "experience-{kind}.npz"
 """By kind of collection, the file in a folder of runs that keeps a :class:`Seen`."""
 LEVELS = 0.5, 0.8, 0.9
 TOLD = 0.8  # the least probability that counts as sure
-FEWEST_PROGRAMS = 39  # of a band: the second at either end bounds 90 % of them, as of 79 the fourth does
+FEWEST_PROGRAMS = 19  # of a band: their lowest and highest score bound 90 % of further ones
 _PAIRED, _STEEPEST = 300, 20.0  # configurations of a program whose pairs are taken, drawn at random
 _OPCODES = 256  # values of the type of ``node_opcode``
 _AGAIN = "Delete it, or pack the models again"
