@@ -24,7 +24,8 @@ from fastslow.evaluation.scores import competition_score, read_solution, score_s
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.workflow import execution
 from fastslow.workflow import run as workflow
-from fastslow.workflow.run_settings import make_plan
+from fastslow.workflow.presets import SECTIONS
+from fastslow.workflow.run_settings import UNKEYED_BUT_RECORDED, make_plan
 from fastslow.workflow.steps import MODELS, STAGES
 from helpers.cases import cases
 from helpers.workspace import SERIAL, command, environment, stopped
@@ -371,6 +372,36 @@ def test_a_named_run_resumes_with_the_settings_that_it_was_begun_with(tmp_path, 
     assert not refused and plan.overrides == {"gnn.layout": {"epochs": 8}} and plan.seeds == 0
     (tmp_path / "runs" / "mine" / "run.json").write_text("{")
     assert begun("name=mine", "seeds=1")[1] == "", "a broken record is written anew"
+
+
+@cases(
+    "setting, value",
+    [
+        ("features.layout.skip_valid", "layout:xla:*:*unet*,layout:nlp:*:bert"),
+        ("features.hlo_folder", "/my/pb"),
+        ("features.valid_configs", 100),
+        ("gnn.layout.init", "runs/other/gnn-layout-xla-random-s0"),
+        ("gnn.tile.hours", 0.5),
+    ],
+)
+def test_a_run_resumes_with_settings_that_only_its_inputs_show(setting, value, tmp_path, monkeypatch):
+    """Without them the named run was made anew, from other programs or weights, and no message said so."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    plan, _ = begun("name=mine", "data=/far/away", f"{setting}={value}")
+    section, _, name = setting.rpartition(".")
+    assert begun("name=mine") == (plan, "") and plan.overrides == {section: {name: value}}
+    begun("name=usual", "data=/far/away")
+    _, refused = begun("name=usual", f"{setting}={value}")
+    assert re.match(f"name: runs/usual was begun without {setting}, now {setting}=", refused)
+
+
+def test_every_setting_of_a_step_is_recorded_or_is_of_the_machine():
+    """A new unkeyed setting that decides what is made must be recorded."""
+    unkeyed = {n for s in SECTIONS.values() for n in s.model_fields.keys() - {*s.keyed()}}
+    of_workflow = {"data_root", "features", "folder", "runs", "train", "trained"}
+    of_machine = {"configs_together", "device", "logger", "num_threads", "processes", "workers"}
+    assert unkeyed - {*UNKEYED_BUT_RECORDED} == of_workflow | of_machine
+    assert unkeyed > {*UNKEYED_BUT_RECORDED}
 
 
 @cases(
