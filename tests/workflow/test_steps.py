@@ -319,6 +319,9 @@ def test_a_setting_of_no_section_is_refused(text):
         ),
         ("ranker.evaluate_every=3", "^ranker.evaluate_every: 3 has no effect with early_stopping_rounds=0"),
         ("ensemble.runs=[]", "ensemble.runs: is set by the workflow"),
+        ("ensemble.trained=runs/x", "ensemble.trained: is set by the workflow"),
+        ("features.train=False", "features.train: is set by the workflow"),
+        ("features.layout.train=True", "features.layout.train: is set by the workflow"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(text, said):

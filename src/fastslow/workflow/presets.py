@@ -149,7 +149,17 @@ SECTIONS: dict[str, type[Settings]] = {
     "ensemble": EnsembleSettings,
 }
 """Settings of every section of the presets and of the command line: a step each."""
-SET_BY_THE_WORKFLOW = ("features", "runs", "folder", "collection", "data_root", "kind", "seed")
+SET_BY_THE_WORKFLOW = (
+    "features",
+    "runs",
+    "folder",
+    "collection",
+    "data_root",
+    "kind",
+    "seed",
+    "train",
+    "trained",
+)
 """Settings of these that a run sets itself."""
 
 

@@ -208,13 +208,14 @@ class Plan:
         return networks[seed % len(networks)]
 
     def _feature_step(self, c: Collection) -> Step:
-        folders = {"data_root": self.data_root, "folder": self._features(c)}
-        step = self._step("features", "features", c.slug, collection=c.name, **folders)
-        if trained := self.trained(c):
+        trained = self.trained(c)
+        fixed = {"data_root": self.data_root, "folder": self._features(c), "train": not trained}
+        step = self._step("features", "features", c.slug, collection=c.name, **fixed)
+        if trained:
             keyed = recipe_settings(trained).asdict()
             recipe = {name: keyed[name] for name in FeatureSettings.keyed()}
             drawn = step.settings.valid_configs or VALID_CONFIGS
-            return replace(step, settings=step.settings.replace(**recipe, train=False, valid_configs=drawn))
+            return replace(step, settings=step.settings.replace(**recipe, valid_configs=drawn))
         return step
 
     def _groups(self, model: str, kind: str) -> tuple[str, dict[str, list[Collection]]]:
@@ -264,7 +265,7 @@ class Plan:
             settings = EnsembleSettings(trained=str(trained), runs=[], **folders)
             return Step("ensemble", _notebook("ensemble"), settings, f"ensemble.{c.slug}")
         runs = [self._run(model, c, seed) for model in models for seed in self._seeds(c.kind)]
-        return self._step("ensemble", "ensemble", c.slug, runs=runs, **folders)
+        return self._step("ensemble", "ensemble", c.slug, runs=runs, trained="", **folders)
 
     def _submission(self) -> Step:
         submission = SubmissionSettings(
