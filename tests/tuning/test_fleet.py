@@ -188,6 +188,15 @@ def test_a_program_that_cannot_be_tuned_is_left_out_and_named(tmp_path, capsys):
         tune_fleet(settings)
 
 
+def test_a_space_may_be_larger_than_any_float():
+    """A layout program has a thousand choices; equal needs go by the claim."""
+    members = [
+        SimpleNamespace(target=SimpleNamespace(space=SimpleNamespace(size=size)), claim=claim)
+        for size, claim in ((2**2000, 1.0), (2**1500, 3.0), (8, 1.0))
+    ]
+    assert fleet_module._least_need_first(members, 100) == [members[2], members[1], members[0]]
+
+
 @cases("weight", ["1000000", "1e6", "1.00E+06", "1000000.", "+1e6", " 1e6 "])
 def test_a_weight_is_a_number_as_spreadsheets_and_pandas_write_it(fleet, weight):
     fleet.write_text(f"program,weight\nflat.npz,{weight}\n")

@@ -155,16 +155,21 @@ def tune_fleet(settings: FleetSettings) -> list[Member]:
     left = settings.evaluations - enough
     # a failed default is one evaluation
     left += sum(member.settings.smallest - 1 for member in by_content.values() if member.left_out)
-    # what a small space leaves is for the others: those that need least of their share go first
-    smallest_first = sorted(members, key=lambda member: member.target.space.size / member.claim)
-    for place, member in enumerate(smallest_first):
-        share = round(left * member.claim / sum(other.claim for other in smallest_first[place:]))
+    in_turn = _least_need_first(members, left)
+    for place, member in enumerate(in_turn):
+        share = round(left * member.claim / sum(other.claim for other in in_turn[place:]))
         with leaving_out(member):
             tune(member, evaluations=member.settings.smallest + share)
         left -= member.study.history.spent - member.settings.smallest
     if not _tuned(members):
         raise errors[0]
     return [*_tuned(members), *left_out]
+
+
+def _least_need_first(members: Iterable[Member], evaluations: int) -> list[Member]:
+    """Return the members by their space over their claim: what a small one leaves is for those after it."""
+    # of a larger space no more is evaluated; its size may be no float
+    return sorted(members, key=lambda member: min(member.target.space.size, evaluations) / member.claim)
 
 
 def _tuned(members: Iterable[Member]) -> list[Member]:
