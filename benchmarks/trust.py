@@ -40,7 +40,7 @@ from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import find_run, read_predictions
 from fastslow_programs.program.configurations import find_default
 from fastslow_programs.ranking.models import Models, read_models
-from fastslow_programs.ranking.trust import LEVELS, TOLD, Seen, Trust
+from fastslow_programs.ranking.trust import LEVELS, TOLD, Seen, Trust, programs_before
 
 TABLE = {"hours": 0.02, "needs": ("run",)}
 DATA = "data/sample"
@@ -92,8 +92,7 @@ def pairs_of(trust: Trust, prediction: np.ndarray, runtime: np.ndarray, of: Iter
 def nearest_only(others: Seen, trust: Trust) -> Trust:
     """Return the same with the scores of the programs whose distance is most alike."""
     order = np.argsort(np.abs(others.distance - trust.nearest), kind="stable")
-    before = np.cumsum(trust.shares[order]) - trust.shares[order]
-    kept = order[before.round(9) < MOST_ALIKE]
+    kept = order[programs_before(trust.shares[order]) < MOST_ALIKE]
     return replace(trust, scores=trust.scores[kept], shares=trust.shares[kept])
 
 

@@ -162,7 +162,10 @@ def test_left_out_programs_are_kept_by_distinct_configuration(features, tmp_path
     "held_out, problem",
     [
         ({"nobody": [1.0]}, "held_out has nobody, which is no train graph here. Leave it out"),
-        ({"a": [1.0]}, r"held_out of a has predictions of shape \(1,\), \(\d+,\) wanted, finite ones. Give"),
+        (
+            {"a": [1.0]},
+            r"held_out of a has predictions of shape \(1,\), \(\d+,\) wanted. Give write_run one finite",
+        ),
         ({"a": "text"}, r"the predictions of a are no numbers \(str\)"),
         ([1.0], "the predictions are list, a dict wanted"),
     ],

@@ -20,7 +20,7 @@ from fastslow.core.input_files import read_bytes
 from fastslow.core.isolated import CRASHED, TIMED_OUT, Killed, call_isolated
 from fastslow.hlo.messages import MAX_BYTES, Module
 from fastslow.hlo.module_checks import WRITE_AGAIN, check_module
-from fastslow.hlo.texts import as_text, programs_in, readable_mlir
+from fastslow.hlo.texts import CutMlirError, as_text, programs_in, readable_mlir
 from fastslow.hlo.verifier import refusal
 
 FORMS = "A program is an HloModuleProto, an HloProto, HLO text, StableHLO, or a TpuGraphs .pb, packed or not"
@@ -117,7 +117,7 @@ def parse(path: Path, data: bytes) -> list[tuple[Module, str]]:
     try:
         sources = sources_in(data)
     except ValueError as error:
-        way = WHOLE_MLIR if "brace" in str(error) else CUT_OFF
+        way = WHOLE_MLIR if isinstance(error, CutMlirError) else CUT_OFF
         raise DataError(path, f"is truncated, or a part of a program: {error}", way) from None
     if not sources:
         return []

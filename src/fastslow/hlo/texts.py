@@ -40,6 +40,10 @@ _ELIDED = re.compile(  # XLA reads no value of a dense_resource, elided or there
 _MESH_USE = re.compile(r"sharding[^\n]*?<@([\w.$-]+)")
 
 
+class CutMlirError(ValueError):
+    """MLIR of which the beginning or the end is cut off."""
+
+
 def earliest(names: Sequence[str]) -> list[int]:
     """Return the positions of the dumps whose names say the stage nearest before layout assignment."""
     stages = ([n for n, name in enumerate(names) if stage in name] for stage in _STAGES)
@@ -108,24 +112,24 @@ def split_text(text: str) -> list[str]:
         return [_whole(f"HloModule module\n\n{text}")] if is_hlo else []
     if _HLO_LINE.search(text[: headers[0].start()]):
         raise ValueError("instructions stand before the first HloModule line")
-    ends = [*(header.start() for header in headers[1:]), len(text)]
-    return [
-        _whole(_without_prefix(header[1], text[header.end() : end]))
-        for header, end in zip(headers, ends, strict=True)
-    ]
+    return [_whole(_without_prefix(header[1], rest)) for header, rest in _after_each(headers, text)]
 
 
 def _headers(text: str) -> list[re.Match]:
     """Return where modules begin in a text, but for lines that name one, as ``Compiling HloModule jit_f``."""
-    headers = [*_HEADER.finditer(text)]
-    ends = [header.start() for header in headers[1:]] + [len(text)]
     begun = []
-    for header, end in zip(headers, ends[: len(headers)], strict=True):
-        rest = text[header.end() : end]
+    for header, rest in _after_each([*_HEADER.finditer(text)], text):
         is_begun = not header[1].strip() or "=" in rest.partition("\n")[0]
         if is_begun or _HLO_LINE.search(_without_prefix(header[1], rest)):
             begun.append(header)
     return begun
+
+
+def _after_each(headers: list[re.Match], text: str) -> Iterator[tuple[re.Match, str]]:
+    """Yield each header with the text after it, up to the next one."""
+    ends = [*(header.start() for header in headers[1:]), len(text)]
+    for header, end in zip(headers, ends, strict=False):  # without a header there is an end
+        yield header, text[header.end() : end]
 
 
 def _without_prefix(prefix: str, text: str) -> str:
@@ -190,7 +194,7 @@ def _mlir_modules(text: str) -> Iterator[str]:
     if not bodies:  # operations without a function
         braces = [match[0] for match in _STRING_OR_BRACE.finditer(text)]
         if braces.count("}") > braces.count("{"):
-            raise ValueError("a brace is closed that was not opened")
+            raise CutMlirError("a brace is closed that was not opened")
         if text.strip():
             yield text
     elif all(body.startswith("func.func") for body in bodies):
@@ -219,7 +223,7 @@ def _closed(text: str) -> int:
                 if "{" in line:  # attributes stand before the body
                     continue
                 return end if end >= 0 else len(text)
-    raise ValueError("a brace is not closed")
+    raise CutMlirError("a brace is not closed")
 
 
 def readable_mlir(text: str) -> str:

@@ -262,9 +262,8 @@ def _left_out(path: Path, features: Features, predictions: Mapping[str, Any]) ->
             raise DataError(path, f"held_out has {name}, which is no train graph here", "Leave it out")
         config_row = features.graph(TRAIN, name).config_row
         values = _numbers(path, name, given)
-        if values.shape != config_row.shape or not np.isfinite(values).all():
-            problem = f"held_out of {name} has predictions of shape {values.shape}, {config_row.shape} wanted"
-            raise DataError(path, f"{problem}, finite ones", _LEFT_OUT)
+        if misfit := _misfit(values, len(config_row)):
+            raise DataError(path, f"held_out of {name} has {misfit}", _LEFT_OUT)
         _, first = np.unique(config_row, return_index=True)
         distinct = values[first]
         drawn[name] = distinct[draw_configs(len(distinct), HELD_OUT_CONFIGS, 0, name)]
@@ -523,6 +522,13 @@ def _require_sound(path: Path, graph: str, values: np.ndarray) -> None:
         raise DataError(path, f"{graph} has {problem}", _REWRITE)
 
 
+def _misfit(values: np.ndarray, count: int) -> str:
+    """Return what is wrong with the predictions of so many configurations; empty where nothing is."""
+    if values.shape != (count,):
+        return f"predictions of shape {values.shape}, ({count},) wanted"
+    return _unsound(values)
+
+
 def _unsound(values: np.ndarray) -> str:
     """Return what predictions are that no model makes; empty where they are finite float64."""
     if values.dtype != np.float64:
@@ -577,9 +583,7 @@ def check_predictions(
                 problem = f"no predictions for {graph}"
             elif name not in counts:
                 problem = f"predictions for {name}, which is no {split} graph here"
-            elif values.shape != (counts[name],):
-                problem = f"{graph} has predictions of shape {values.shape}, ({counts[name]},) wanted"
-            elif unsound := _unsound(values):
-                problem = f"{graph} has {unsound}"
+            elif misfit := _misfit(values, counts[name]):
+                problem = f"{graph} has {misfit}"
             if problem:
                 raise DataError(source, problem, remedy)

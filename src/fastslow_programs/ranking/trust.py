@@ -192,6 +192,11 @@ class Seen:
         return reasons
 
 
+def programs_before(shares: np.ndarray) -> np.ndarray:
+    """Return ``(P,)`` how many programs are before each ranking, given the shares ``(P,)`` in an order."""
+    return (np.cumsum(shares) - shares).round(9)
+
+
 @dataclass(frozen=True)
 class Trust:
     """How far to trust the ranking of a program.
@@ -246,8 +251,8 @@ class Trust:
 
     def _furthest(self, order: np.ndarray, most: float) -> float:
         """Return the last score in an order before which there are at most so many programs."""
-        before = np.cumsum(self.shares[order]) - self.shares[order]
-        return float(self.scores[order][np.searchsorted(before.round(9), most, side="right") - 1])
+        before = programs_before(self.shares[order])
+        return float(self.scores[order][np.searchsorted(before, most, side="right") - 1])
 
     def faster(self, prediction: np.ndarray, than: int) -> np.ndarray | None:
         """Return the probability that each configuration is faster than one, by its position.
