@@ -156,6 +156,8 @@ def test_left_out_programs_are_kept_by_distinct_configuration(features, tmp_path
     np.testing.assert_array_equal(
         read_held_out(tmp_path / "mine")[name], (np.arange(len(graph.runtime)) / 7)[drawn]
     )
+    with pytest.raises(DataError, match=f"held_out of {name} has a prediction that is not finite"):
+        write_run(tmp_path / "mine", features, by_runtime(features), {name: values * np.nan})
 
 
 @cases(
