@@ -265,8 +265,12 @@ def latest(arrays, place, finish, begun, routes, times, devices):
     transfers = np.zeros(len(routes))
     device_due = np.full(devices, end)
     link_due = np.full((devices, devices), end)
-    by_producer = np.argsort(routes[:, 0], kind="mergesort")
-    sent = np.searchsorted(routes[:, 0][by_producer], np.arange(count + 1))
+    sent = np.zeros((count, 2), np.int64)  # the transfers of an output are queued together
+    for number in range(len(routes)):
+        producer = routes[number, 0]
+        if number == 0 or routes[number - 1, 0] != producer:
+            sent[producer, 0] = number
+        sent[producer, 1] = number + 1
     arrivals = np.empty(devices)
     for step in range(count - 1, -1, -1):  # all that waits for a node starts after it
         node = begun[step]
@@ -278,7 +282,7 @@ def latest(arrays, place, finish, begun, routes, times, devices):
                 due = min(due, operators[consumer])
             else:
                 arrivals[there] = min(arrivals[there], operators[consumer])
-        for number in by_producer[sent[node] : sent[node + 1]]:
+        for number in range(sent[node, 0], sent[node, 1]):
             source, target = routes[number, 1], routes[number, 2]
             by = arrivals[target] if arrays.eager else min(arrivals[target], link_due[source, target])
             by -= times[number, 1] - times[number, 0]
@@ -327,6 +331,15 @@ def _target(decision, begins, near, unit, devices, rng):
 
 
 @njit(cache=True)
+def _cost(arrays, decision, rank, members, devices, limit, places):
+    """Return the runtime of a decision of units, infinite where it does not fit; ``places`` is overwritten."""
+    for node in range(len(members)):
+        places[0, node] = decision[members[node]]
+    seconds, excess = evaluate(arrays, places, rank, devices, limit)
+    return seconds[0] if excess[0] <= 0 else np.inf
+
+
+@njit(cache=True)
 def walk_regions(arrays, rank, members, devices, limit, begins, near, start, evaluations, heat, rng):
     """Return the best decision of an annealing of regions, its cost, and the history of best costs.
 
@@ -344,32 +357,28 @@ def walk_regions(arrays, rank, members, devices, limit, begins, near, start, eva
         rng: Generator.
     """
     current = start.copy()
-    candidate = start.copy()
     region = np.empty(_LARGEST, np.int64)
     inside = np.zeros(len(start), np.bool_)
     places = np.empty((1, len(members)), np.int64)
-    places[0] = current[members]
-    seconds, excess = evaluate(arrays, places, rank, devices, limit)
-    cost = seconds[0] if excess[0] <= 0 else np.inf
-    best = current.copy()
+    cost = _cost(arrays, start, rank, members, devices, limit, places)
+    best = current
     lowest = cost
     hot = heat * cost
     history = [(1, cost)]
     for number in range(1, evaluations):
-        candidate[:] = current
+        candidate = current.copy()
         unit = rng.integers(0, len(start))
         target = _target(current, begins, near, unit, devices, rng)
         _grow(candidate, begins, near, unit, target, int(_LARGEST ** rng.random()), region, inside, rng)
-        places[0] = candidate[members]
-        seconds, excess = evaluate(arrays, places, rank, devices, limit)
-        new = seconds[0] if excess[0] <= 0 else np.inf
+        new = _cost(arrays, candidate, rank, members, devices, limit, places)
         temperature = hot * _COOLING ** (number / evaluations)
         if new <= cost or rng.random() < np.exp((cost - new) / temperature):
             if cost == np.inf:
                 hot = heat * new
-            current[:], cost = candidate, new
+            current = candidate
+            cost = new
             if cost < lowest:
-                best = current.copy()
+                best = current
                 lowest = cost
                 history.append((number + 1, cost))
     return best, lowest, history
