@@ -22,7 +22,7 @@ from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar, Self, get_args
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from fastslow.core.artifacts import Artifact
@@ -147,14 +147,19 @@ _PLAIN = (Number, str, list, PurePath)  # what people give a setting; results of
 _ODD = (tuple, dict, types.NoneType)
 _ALIKE = 0.75  # similarity of a misspelt name
 _DEEPEST = 255  # folders of a path: they are made one within another
-_UNKEYED: dict[str, JsonValue] = {"key": False}
 PLAY = "play"
 """Name of the run that notebooks write when they are run by hand: ``runs/play``, ``features/play``."""
 
 
-def unkeyed(default: Any) -> Any:
-    """Declare a field excluded from the cache key: it affects location or speed only."""
-    return Field(default, json_schema_extra=_UNKEYED)
+def unkeyed(default: Any, decisive: bool = False) -> Any:
+    """Declare a field excluded from the cache key.
+
+    Args:
+        default: Its default.
+        decisive: Whether it decides what is made all the same, as the inputs or the end show: a run records
+            it. Any other affects location or speed only.
+    """
+    return Field(default, json_schema_extra={"key": False, "decisive": decisive})
 
 
 class UnknownSetting(SettingsError):
@@ -416,7 +421,18 @@ class Settings(BaseModel):
     @classmethod
     def keyed(cls) -> list[str]:
         """Return the names of the fields that are not :func:`unkeyed`."""
-        return [name for name, field in cls.model_fields.items() if field.json_schema_extra != _UNKEYED]
+        return cls._declared("key")
+
+    @classmethod
+    def decisive(cls) -> list[str]:
+        """Return the names of the fields that decide what is made: all keyed ones, and some others."""
+        return cls._declared("decisive")
+
+    @classmethod
+    def _declared(cls, fact: str) -> list[str]:
+        """Return the names of the fields of which :func:`unkeyed` does not deny this."""
+        extras = {name: field.json_schema_extra for name, field in cls.model_fields.items()}
+        return [name for name, extra in extras.items() if not isinstance(extra, dict) or extra[fact]]
 
     def require(self, condition: bool, field: str, allowed: str) -> None:
         """Raise an error for a field where a condition does not hold.

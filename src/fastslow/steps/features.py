@@ -86,15 +86,15 @@ class FeatureSettings(KindSettings, GraphOptions):
     """Features folder to write."""
     workers: Threads = unkeyed(0)
     """Processes that build graphs in parallel; 0 for the cores that the step may use."""
-    hlo_folder: str = unkeyed("")
+    hlo_folder: str = unkeyed("", decisive=True)
     """Folder of TpuGraphs' ``.pb`` files, flat or in TpuGraphs' tree; empty for none. A graph whose
     ``<name>.pb`` is found has its exact padding and the exact order of its operands."""
-    skip_valid: Names = unkeyed([])
+    skip_valid: Names = unkeyed([], decisive=True)
     """Valid programs that are left out, so that no model is selected on them: patterns of their IDs
     (``layout:xla:default:*unet*``; ``*`` any letters), separated by commas."""
     train: bool = unkeyed(True)
     """Whether train programs are built too; trained models predict without them."""
-    valid_configs: NonNegative = unkeyed(0)
+    valid_configs: NonNegative = unkeyed(0, decisive=True)
     """Maximum configurations of a valid program; more are sampled down to this number. 0 takes all."""
 
     @property

@@ -51,7 +51,7 @@ class MachineSettings(Settings):
     """Processes of this machine that train together, each with its own GPU where there are GPUs, each with a
     share of the ``graphs_per_step``; the result equals one process's up to rounding. Several machines:
     ``docs/many_machines.md``."""
-    hours: NonNegativeFloat = unkeyed(0.0)
+    hours: NonNegativeFloat = unkeyed(0.0, decisive=True)
     """Stop after this many hours of training and keep the weights so far; 0 has no limit. With a larger
     limit, a training that it ended is made again. A run with a budget sets it."""
     configs_together: Annotated[AtLeastTwo, Le(1_000_000)] = unkeyed(2000)
@@ -95,7 +95,7 @@ class TrainSettings(MachineSettings, KindSettings, NetworkOptions):
     member for its ensemble. If empty, each is called ``folder``, a hyphen and the features folder's name."""
     folder: str = unkeyed("runs/play/gnn")
     """Folder of the training: its history, and a checkpoint while it runs."""
-    init: str = unkeyed("")
+    init: str = unkeyed("", decisive=True)
     """Run folder of a trained network of the same architecture and features, whose weights and scaling of the
     inputs the training starts from. Few epochs then suffice. Empty: weights are drawn."""
     logger: str = unkeyed("")

@@ -42,7 +42,7 @@ class RankerSettings(Settings, RankerOptions):
     order xla:default, xla:random, nlp:default, nlp:random; if empty, ``folder`` alone is written."""
     num_threads: Threads = unkeyed(0)
     """Threads of the library; 0 takes OMP_NUM_THREADS or, where that is not set, every core."""
-    hours: NonNegativeFloat = unkeyed(0.0)
+    hours: NonNegativeFloat = unkeyed(0.0, decisive=True)
     """Stop after this many hours of growing trees, and keep them; 0 has no limit. With a larger limit, trees
     that it ended are grown again. A run with a budget sets it."""
     train_on: Literal[*TRAIN_ON] = "source"

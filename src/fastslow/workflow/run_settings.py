@@ -24,8 +24,6 @@ from fastslow.workflow.steps import DATA_ROOTS, STAGES, Plan, chosen_collections
 _MEMBERS = {"seeds": 0, "folds": 0}  # settings that only a training reads, and their defaults
 _OF_NETWORKS = {"init": "", "logger": ""}  # likewise of networks
 _RECORDED = ("data", "preset", "seeds", "models", "collections")
-UNKEYED_BUT_RECORDED = ("skip_valid", "hlo_folder", "valid_configs", "init", "hours")
-"""Settings of steps that decide what is made, although unkeyed: only the inputs or the end show them."""
 _RESERVED = {
     "all": "every run for `make clean`",
     "README.md": "a file of the repository beside the runs",
@@ -291,14 +289,9 @@ def _recorded(settings: RunSettings, plan: Plan) -> dict[str, Any]:
         if value := getattr(settings, name):
             recorded[name] = value
     for section, values in plan.overrides.items():
-        decisive = _decisive(SECTIONS[section.partition(".")[0]])
+        decisive = SECTIONS[section.partition(".")[0]].decisive()
         recorded |= {f"{section}.{name}": value for name, value in values.items() if name in decisive}
     return recorded
-
-
-def _decisive(settings: type[Settings]) -> list[str]:
-    """Return the names of a step's settings that decide what it makes."""
-    return [*settings.keyed(), *(name for name in UNKEYED_BUT_RECORDED if name in settings.model_fields)]
 
 
 def _changes(before: Mapping[str, Any], merged: Mapping[str, Any], name: str) -> list[str]:
@@ -323,7 +316,7 @@ def _resolved(recorded: Mapping[str, Any], name: str) -> tuple:
     for step in plan.steps():
         values = step.settings.asdict()
         unread = step.settings.unread()
-        steps[step.name] = {key: values[key] for key in _decisive(type(step.settings)) if key not in unread}
+        steps[step.name] = {key: values[key] for key in step.settings.decisive() if key not in unread}
     return os.path.realpath(find_data(plan.data_root)), settings.hours, steps
 
 

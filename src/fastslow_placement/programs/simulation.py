@@ -332,7 +332,7 @@ def _target(decision, begins, near, unit, devices, rng):
 
 @njit(cache=True)
 def _cost(arrays, decision, rank, members, devices, limit, places):
-    """Return the runtime of a decision of units, infinite where it does not fit; ``places`` is overwritten."""
+    """Return the runtime of a decision of units, infinite where it does not fit; ``places`` is written."""
     for node in range(len(members)):
         places[0, node] = decision[members[node]]
     seconds, excess = evaluate(arrays, places, rank, devices, limit)
