@@ -7,6 +7,8 @@ from fastslow_programs.commands.rank import rank_program
 from fastslow_programs.ranking.settings import RankSettings
 from helpers.dot_module import varied_module
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture
 def dots(home, monkeypatch):

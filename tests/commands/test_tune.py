@@ -11,6 +11,8 @@ from fastslow_programs.tuning.settings import (
 )
 from helpers.competition_files import layout_arrays, write_npz  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture
 def program(tmp_path):

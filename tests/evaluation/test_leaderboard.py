@@ -20,6 +20,8 @@ from fastslow.runs import predictions
 from helpers.good_artifacts import change_json, reseal
 from helpers.runs import make_features, overwrite_predictions, random_scores, write_run
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 XLA = "layout:xla:random"
 
 

@@ -40,6 +40,8 @@ from fastslow.steps.submission import SubmissionSettings, make_submission
 from helpers.competition_files import write_data_root
 from helpers.good_artifacts import change_arrays
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 MODELS = ("gnn", "ranker")
 RULES = ["best single feature", "ridge on config features"]
 

@@ -15,6 +15,8 @@ from fastslow.views.submission_page import write_submission_page
 from helpers.browser import check_page, open_page
 from helpers.cases import cases
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 IMAGE = "<img src=x onerror=alert(1)>"
 
 

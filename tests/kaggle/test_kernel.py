@@ -17,6 +17,8 @@ from fastslow.kaggle import api_process, client, code_dataset, kernel
 from helpers.cases import cases
 from helpers.kaggle_stub import DROP, KaggleStub, call_here, clean_environment
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 COMMAND = ("kaggle", "name=smoke")
 LOG = [f"line {number}\n" for number in range(30)]
 

@@ -16,6 +16,8 @@ from fastslow.workflow.job_plan import PlannedKernel
 from helpers.competition_files import ROOT
 from helpers.workspace import SERIAL, TINY, cut_sample, environment
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 NOTEBOOK = "notebooks/90_on_kaggle.ipynb"
 
 

@@ -18,6 +18,8 @@ from fastslow.kaggle.provenance import GOOGLE, KAGGLE, PROVENANCE, read_row_orde
 from fastslow.kaggle.upload import upload
 from helpers.kaggle_stub import KaggleStub, call_here, clean_environment
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 COMMAND = ("submit", "preset=smoke", "jobs=2")
 LAYOUT_TESTS = [f"{collection.name} test" for collection in COLLECTIONS if collection.kind == "layout"]
 

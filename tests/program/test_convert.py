@@ -37,6 +37,8 @@ from helpers.competition_files import npz_program
 from helpers.dot_module import add, measured_module, small_module, varied_module
 from helpers.stub_labeller import StubLabeller
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 compiler = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None or importlib.util.find_spec("jax") is None,
     reason="jax and libtpu are not installed (pip install -e '.[compiler]')",

@@ -17,6 +17,8 @@ from helpers.browser import check_page, open_page
 from helpers.cases import cases
 from helpers.competition_files import graph_arrays, layout_arrays
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 IMAGE = "<img src=x onerror=alert(1)>"
 
 

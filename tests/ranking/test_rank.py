@@ -37,6 +37,8 @@ from helpers.competition_files import layout_arrays, write_npz
 from helpers.dot_module import measured_module, varied_module
 from helpers.stub_labeller import WithoutConstraintsFirst
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 RankSettings = partial(settings.RankSettings, run="runs/smoke")  # by default a smoke run is not taken
 
 

@@ -422,6 +422,15 @@ def test_settings_that_come_to_the_same_are_the_same(first, again, tmp_path, mon
     assert not refused and (tmp_path / "runs" / "mine" / "run.json").read_bytes() == record
 
 
+def test_a_pattern_of_no_valid_program_is_named(capsys):
+    """A misspelt one would let models be selected on programs that were to be left out."""
+    skipped = "features.layout.skip_valid=layout:xla:random:*,layout:xla:*:*nothing*"
+    execution.print_skipped(begun("name=mine", "data=sample", skipped)[0].steps("features"))
+    left_out, unmatched = capsys.readouterr().out.splitlines()
+    assert "nothing" not in left_out
+    assert unmatched == "no valid program matches (features.skip_valid): layout:xla:*:*nothing*"
+
+
 def test_a_pattern_that_matches_nothing_is_refused_before_anything_is_written(home, capsys):
     before = all_files(home)
     assert run("submission", "ensemble.extra=runs/none/*", "name=other") == 1

@@ -1,6 +1,7 @@
 """Execute the notebooks of steps, stage by stage, and report on a finished run."""
 
 import contextlib
+import fnmatch
 import json
 import os
 import re
@@ -236,7 +237,10 @@ def counting(what: str) -> Iterator[None]:
 
 
 def print_skipped(steps: list[Step]) -> None:
-    """Name the valid programs on which no model is selected, if there are any."""
+    """Name the valid programs on which no model is selected, and the patterns that match none."""
     features = [step.settings for step in steps if isinstance(step.settings, FeatureSettings)]
     if names := [program.id for settings in features for program in settings.skipped()]:
         print(f"left out of model selection (features.skip_valid): {', '.join(names)}")
+    patterns = dict.fromkeys(pattern for settings in features for pattern in settings.skip_valid)
+    if unmatched := [pattern for pattern in patterns if not fnmatch.filter(names, pattern)]:
+        print(f"no valid program matches (features.skip_valid): {', '.join(unmatched)}")
