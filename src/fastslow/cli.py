@@ -422,7 +422,13 @@ def _step_defaults(preset: str, step: str, scope: str) -> dict[str, Any]:
 def setting_lines(
     settings: type[Settings], hidden: Sequence[str] = (), defaults: Mapping[str, Any] | None = None
 ) -> str:
-    """Return the fields of a settings class as lines by group: name, default, range, sentence."""
+    """Return the fields of a settings class as lines by group: name, default, range, sentence.
+
+    Args:
+        settings: The class.
+        hidden: Names of fields that are left out.
+        defaults: Default by name, where it is not the field's.
+    """
     lines, group = [], ""
     for setting in settings.describe():
         if setting.name not in hidden:

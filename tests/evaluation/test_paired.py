@@ -5,8 +5,10 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import ttest_1samp
 
 from fastslow.evaluation.paired import clustered_mean, paired_results, seed_deviation, verdict
+from helpers.cases import cases
 
 NAMES = ("a", "b")
 
@@ -24,12 +26,15 @@ def found(differences, names=None):
     return verdict(paired_results(tables_of(differences, names)).iloc[-1], NAMES, "competition")
 
 
-def test_a_single_collection_has_the_error_of_a_mean():
-    values = np.random.default_rng(0).normal(size=9)
+@cases("size", [2, 9])
+def test_a_single_collection_has_the_error_of_a_mean(size):
+    values = np.random.default_rng(0).normal(size=size)
     facts = clustered_mean({"c": pd.Series(values)})
     assert facts["mean"] == pytest.approx(values.mean())
-    assert facts["standard_error"] == pytest.approx(values.std(ddof=1) / 3)
-    assert facts["freedom"] == pytest.approx(8) and facts["programs"] == 9
+    assert facts["standard_error"] == pytest.approx(values.std(ddof=1) / math.sqrt(size))
+    assert facts["freedom"] == pytest.approx(size - 1) and facts["programs"] == size
+    p_value = paired_results(tables_of({"c": values})).loc["c", "p_value"]
+    assert p_value == pytest.approx(ttest_1samp(values, 0).pvalue)
 
 
 def test_collections_of_other_programs_have_the_error_of_a_sum():

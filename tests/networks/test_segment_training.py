@@ -4,14 +4,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastslow.core.errors import SettingsError
 from fastslow.networks.model.graph_batch import PreparedGraph, message_edges
 from fastslow.networks.segments.training import KEEP, SegmentTraining
 from fastslow.networks.settings.segments import BORDERS, CUT, HALO
 from fastslow.steps.network_settings import TrainSettings
 from helpers.cases import cases
 from helpers.dense_reference import dense_head, dense_states
-from helpers.networks import all_configs, close, make_network, program
+from helpers.networks import all_configs, close, make_network
 from helpers.random_graphs import make_graph, make_scalers, structures
 
 LOCAL = ("sage", "sage_sum", "gcn", "mlp_gcn")
@@ -24,6 +23,7 @@ networks = st.builds(
     convolution=st.sampled_from(LOCAL),
     readout=st.sampled_from(["sum", "mean", "sum+mean+sum@configurable"]),
 )
+with_maximum = st.builds(make_network, st.integers(0, 3), readout=st.just("max+mean"))
 plain_networks = st.builds(make_network, st.integers(0, 3), st.booleans(), seed=st.integers(0, 99))
 borders = st.sampled_from((HALO, CUT))
 
@@ -46,13 +46,6 @@ def make_segments(network, graph, **given):
     """A training on segments of one graph."""
     settings = TrainSettings(num_layers=network.num_layers, **{"segment_nodes": 3, **given})
     return SegmentTraining(settings, OneGraph(graph, network.num_layers), network)
-
-
-def test_a_maximum_over_nodes_is_refused():
-    """Maxima of segments do not add up; the error says what does."""
-    network, graph = make_network(num_layers=1, readout="sum+max"), program()
-    with pytest.raises(SettingsError, match="^readout: 'sum.max' has a maximum.*segment_training 'none'"):
-        make_segments(network, graph, readout="sum+max", segment_training="gst")
 
 
 def gradients(network, prediction):
@@ -123,7 +116,7 @@ def test_of_a_single_segment_the_gradients_are_those_of_the_whole_graph(network,
     equal(network, segments(segments.example("graph", configs, 0)), whole)
 
 
-@given(plain_networks, graphs, st.integers(0, 9))
+@given(plain_networks | with_maximum, graphs, st.integers(0, 9))
 @settings(max_examples=8)
 def test_edges_are_those_within_the_live_segments(network, graph, seed):
     segments = make_segments(network, graph, segment_training="edges")

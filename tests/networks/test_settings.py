@@ -65,6 +65,10 @@ TOGETHER = [  # settings that do not fit, and what the error says of which of th
     ({"segment_training": "edges", "segment_border": "cut"}, "segment_border: 'cut' has no effect"),
     ({"segment_training": "gst+ef", "head_epochs": 20}, "head_epochs: 20 is not below epochs"),
     ({"segment_training": "one", "edge_dropout": 0.1}, "edge_dropout: 0.1 is not 0"),
+    (
+        {"segment_training": "gst", "readout": "sum+max"},
+        "readout: 'sum.max' is not a readout of sums and means for segment_training 'gst', whose",
+    ),
     ({"segment_training": "one", "segment_border": "cut_live"}, "segment_border: 'cut_live' is not"),
     (
         {"segment_training": "gst+e", "processes": 2, "graphs_per_step": 2},

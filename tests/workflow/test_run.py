@@ -221,6 +221,7 @@ def test_a_broken_model_of_ones_own_is_found_before_the_training(home, capsys):
         ("features.skip_valid=*none*", "tile/xla/train", "tile/xla/train: no npz files"),
         ("predict_with=package", "layout/nlp/default/valid", "layout/nlp/default/valid: no npz files"),
         ("features.layout.hlo_folder=/nope", "", "/nope: contains no .pb file"),
+        ("gnn.layout.node_inputs=tiles+attributes", "", "gnn.layout.node_inputs: attributes come from"),
     ],
 )
 def test_missing_files_are_an_error_of_the_plan_and_of_the_run(home, capsys, setting, lost, said):

@@ -178,7 +178,7 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(path: Path, text: str, remedy: str) -> Any:
-    """Return the JSON value of a file's text.
+    """Return the JSON value of a file's text; ``remedy`` is the advice of an error.
 
     Raises:
         DataError: It is no JSON, too deep, or holds a number of thousands of digits, half a character, or a

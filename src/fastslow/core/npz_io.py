@@ -45,7 +45,7 @@ class Header:
 def readable(path: Path, remedy: str, missing: str = "") -> Iterator[None]:
     """Turn any error of reading the broken array file ``path`` in this block into a DataError.
 
-    ``missing`` is the advice where there is no such file, if it differs.
+    ``remedy`` is the advice of the error, ``missing`` where there is no such file, if it differs.
     """
     try:
         with explain_storage(path):

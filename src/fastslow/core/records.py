@@ -77,7 +77,7 @@ def describe_fault(error: ValidationError) -> str:
 
 
 def read_record(path: Path, kind: type[Record], remedy: str) -> dict[str, Any]:
-    """Read a JSON object from a file and check its keys, see :func:`check_record`.
+    """Read a JSON object from a file and check its keys, see :func:`check_record` for the arguments.
 
     Raises:
         DataError: The file is missing or no JSON, or as for :func:`check_record`.

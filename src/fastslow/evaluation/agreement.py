@@ -43,7 +43,7 @@ def agreement(one: Path, other: Path) -> pd.DataFrame:
 
 
 def without_counterpart(one: Path, other: Path) -> list[str]:
-    """Return which rows only one of two submissions has, a sentence for each submission that lacks some.
+    """Return which rows only one of two CSVs has, a sentence for each CSV that lacks some.
 
     Raises:
         DataError: A CSV is missing or broken.

@@ -188,7 +188,7 @@ def find_settled(result: SubmissionResult, report: Callable[[str], None] = print
     """Return our submission, or None once Kaggle's list would have it if it had arrived.
 
     Kaggle lists a submission some time after it took it, so a list that lacks one is asked again until two
-    minutes after the upload began.
+    minutes after the upload began. ``report`` is called with one line of progress before each pause.
 
     Raises:
         KaggleError: As for :func:`submit`; or the list cannot be read until then.

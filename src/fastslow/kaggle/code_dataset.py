@@ -64,7 +64,7 @@ def ask(method: str, **arguments: Any) -> Any:
 
 
 def wait(is_so: Callable[[], bool], polls: int) -> bool:
-    """Ask some times whether something is so; return whether it is."""
+    """Ask at most ``polls`` times, with pauses, whether something is so; return whether it is."""
     for _ in range(polls):
         if is_so():
             return True

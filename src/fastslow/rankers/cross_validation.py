@@ -54,7 +54,7 @@ class CrossValidation:
         return scores
 
     def score_valid(self, options: RankerOptions) -> dict[str, float]:
-        """Return the score of every valid program by a ranker that learned from all train programs."""
+        """Return as :meth:`score` the scores of valid programs, by a ranker of all train programs."""
         return _scores(self._whole, self._whole.valid, options)
 
     @cached_property

@@ -72,7 +72,11 @@ class EnsembleSettings(Settings):
     """Maximum number of models that the weight search adds, one at a time, with repetition."""
 
     def check(self) -> None:
-        """Check ranges."""
+        """Check that no run is named twice, and that ``runs`` or ``trained`` is empty.
+
+        Raises:
+            SettingsError: One is wrong.
+        """
         folders = [resolve(run).resolve() for run in self.runs]
         self.require(len(set(folders)) == len(folders), "runs", "a list without repetition")
         self.require(not (self.runs and self.trained), "runs", "empty: trained has members of its own")

@@ -47,7 +47,11 @@ class SubmissionSettings(Settings):
     """Folder of the executed notebook and the manifest."""
 
     def check(self) -> None:
-        """Check ranges."""
+        """Check the name of the CSV, and that there is an ensemble for each features folder.
+
+        Raises:
+            SettingsError: One is wrong.
+        """
         self.require(self.csv.endswith(".csv"), "csv", "a path that ends in .csv")
         if len(self.features) != len(self.ensembles):
             raise SettingsError(

@@ -204,7 +204,8 @@ def _check_files(plan: Plan, steps: Sequence[Step]) -> None:
     """Refuse missing files of any split, and models of the user's that do not fit features which are built.
 
     Raises:
-        SettingsError: A pattern of ``skip_valid`` leaves no valid program.
+        SettingsError: A pattern of ``skip_valid`` leaves no valid program, or a network reads attributes that
+            the features are built without.
         DataError: A folder of programs or protobufs has no file, or a model is broken or of other data.
     """
     built = {step.settings.folder: step for step in steps if step.stage == "features"}
@@ -214,6 +215,12 @@ def _check_files(plan: Plan, steps: Sequence[Step]) -> None:
                 require_protobufs(resolve(step.settings.hlo_folder))
             step.settings.programs()
     for step in steps:
+        if isinstance(step.settings, TrainSettings) and "attributes" in step.settings.node_inputs.split("+"):
+            folders = {built[folder].settings.hlo_folder for folder in step.settings.features}
+            with plan.naming(*step.section.partition(".")[::2]):
+                if "" in folders:
+                    problem = "attributes come from TpuGraphs' protobufs; name their folder with"
+                    raise SettingsError("node_inputs", f"{problem} features.hlo_folder")
         if isinstance(step.settings, EnsembleSettings) and step.settings.extra:
             current, _ = look(built[step.settings.features])
             if current:  # others are checked once their features are

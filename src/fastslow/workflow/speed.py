@@ -18,8 +18,7 @@ from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.workflow.steps import Step
 
 SEGMENTS: dict[str, Any] = {"segment_training": "gst+e", "segment_nodes": 1000}
-"""Settings of a network that learns from segments: an eighth of the time of a step on 21,900 nodes
-(``benchmarks/tables/gst.md``), and 0.009 of tau lost on the sample's small programs."""
+"""Settings of a network that learns from segments; ``benchmarks/tables/gst.md`` has the time of a step."""
 _SAMPLED = {"one_in": 20, "least": 6}  # programs of a split whose steps are measured
 _TREES = 2, 22
 _WORTH = 2  # times as fast as whole graphs: then segments are considered

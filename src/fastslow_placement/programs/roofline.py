@@ -54,12 +54,12 @@ class Device:
     eager: bool = False
 
     def seconds(self, flops, moved_bytes):
-        """Return the roofline time of operators with these FLOPs and bytes read and written."""
+        """Return the roofline time in seconds of operators with so many FLOPs and bytes read and written."""
         bound = np.maximum(flops / self.flops_per_second, moved_bytes / self.bytes_per_second)
         return bound + self.launch_seconds
 
     def transfer_seconds(self, size):
-        """Return the time to send this many bytes to another device."""
+        """Return the seconds that it takes to send ``size`` bytes to another device."""
         return self.link_seconds + size / self.link_bytes_per_second
 
 

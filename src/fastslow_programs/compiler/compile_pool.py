@@ -31,13 +31,20 @@ _CALLS = 200  # of a worker: the compiler never frees its memory
 
 
 def layout_label(compiler: Compiler, module: bytes, log: Path) -> dict:
-    """Return the estimate of one program: ``cycles``, ``estimated`` and ``without_estimate`` instructions."""
+    """Return the estimate of one program: ``cycles``, ``estimated`` and ``without_estimate`` instructions.
+
+    Args:
+        compiler: The worker's compiler.
+        module: The program, a serialised ``HloModuleProto``.
+        log: File with what the compiler prints, which this task does not read.
+    """
     return vars(estimate(compiler.compile(module)))
 
 
 def tile_label(compiler: Compiler, module: bytes, log: Path) -> dict:
-    """Return the tile candidates of every fused kernel of one program.
+    """Return the tile candidates of every fused kernel of one program; arguments as :func:`layout_label`.
 
+    The candidates are read from ``log``, the file with what the compiler prints.
     ``kernels`` maps the name of a fusion to its ``chosen`` cycles and its ``candidates``, a list of [kernel
     bounds, output bounds, cycles]; ``module`` is the serialised optimised module in base64.
     """
@@ -62,6 +69,7 @@ def program_before_layout(compiler: Compiler, module: bytes, log: Path) -> dict:
     """Return ``module``, the serialised program before layout assignment in base64, and ``layouts``.
 
     These are the compiler's own, see :meth:`fastslow_programs.compiler.libtpu.Compiler.layout_assignment`.
+    Arguments are as for :func:`layout_label`.
     """
     before, layouts = compiler.layout_assignment(module)
     code = base64.b64encode(before.SerializeToString(deterministic=True)).decode()
@@ -102,7 +110,7 @@ class Labeller:
         cache: SQLite file with the results, keyed by content of the program, task, compiler version and
             topology. Several runs may share it.
         generation: TPU generation to compile for, one of
-        :data:`fastslow_programs.compiler.libtpu.TOPOLOGIES`.
+            :data:`fastslow_programs.compiler.libtpu.TOPOLOGIES`.
         task: The work on a program: :func:`layout_label`, :func:`tile_label` or
             :func:`program_before_layout`.
         processes: Worker processes; 0 for one per core.

@@ -160,7 +160,7 @@ def value_text(value: float, study: Study) -> str:
 
 
 def time_text(time: float, study: Study) -> str:
-    """Return a time of a fleet with its unit; values that are ratios became times."""
+    """Return a time of a fleet with its unit: ns where a device measured, else the evaluator's unit."""
     kind = study.settings.kind_of_evaluator
     return f"{_number(time)} {'ns' if kind == 'device' else _UNITS.get(kind, '')}".rstrip()
 

@@ -225,7 +225,7 @@ REFUSED_ELEMENTS: dict[str, frozenset[str]] = {
 
 
 def count_wanted(bounds: tuple[int, int]) -> str:
-    """Return a number of the table in words."""
+    """Return least and most of a count in words: ``3``, ``1 or more``, ``1 to 2``."""
     low, high = bounds
     if low == high:
         return str(low)

@@ -298,6 +298,6 @@ class Head(nn.Module):
         return torch.cat([pooled, config_feat], 1) if self.joins else pooled  # float64 like the sums
 
     def read_out(self, joined: Tensor, complete: Complete) -> Tensor:
-        """Return a prediction per configuration ``(C,)`` from what is joined, ``(C, J)`` float64."""
+        """Return predictions ``(C,)`` from ``joined`` ``(C, J)`` float64; ``complete`` as :meth:`forward`."""
         both = torch.cat([joined, self.norm(joined, complete)], 1)
         return self.mlp(both).squeeze(1).float()

@@ -176,5 +176,5 @@ class PlainHead(Head):
         return nn.Sequential(*layers, Float64Linear(hidden, 1))
 
     def read_out(self, joined: Tensor, complete: Complete) -> Tensor:
-        """Return a prediction per configuration ``(C,)`` from what is joined, ``(C, J)`` float64."""
+        """Return predictions ``(C,)`` from ``joined`` ``(C, J)`` float64; ``complete`` as :meth:`forward`."""
         return self.mlp(joined).squeeze(1).float()

@@ -22,7 +22,6 @@ import torch
 from torch import Tensor
 
 from fastslow.competition.catalog import TRAIN
-from fastslow.core.errors import SettingsError
 from fastslow.networks.hardware.memory import BoundedCache, prefetch
 from fastslow.networks.model.graph_batch import Batch
 from fastslow.networks.model.network import RankingNetwork
@@ -30,7 +29,6 @@ from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.segments.graph import SegmentedGraph, SegmentExample, partition
 from fastslow.networks.segments.sums import Batches, Norms, add_segments, norms, pool_moments, segment_moments
 from fastslow.networks.segments.table import GraphTable
-from fastslow.networks.settings.inputs import POOLS
 from fastslow.networks.settings.options import NetworkOptions
 from fastslow.networks.settings.segments import (
     CUT,
@@ -57,15 +55,9 @@ class SegmentTraining:
 
     Attributes:
         tables: The historical table of each graph.
-
-    Raises:
-        SettingsError: The readout has a maximum.
     """
 
     def __init__(self, options: NetworkOptions, dataset: GraphDataset, network: RankingNetwork):
-        if any(POOLS[part.pool].largest for part in network.head.readout.parts):
-            problem = f"readout: {options.readout!r} has a maximum, and sums of segments do not make one"
-            raise SettingsError(f"{problem}; use sums and means, or segment_training 'none'")
         self.options, self.dataset, self.network = options, dataset, network
         self.variant = VARIANTS[options.segment_training]
         self.tables: dict[str, GraphTable] = {}

@@ -33,7 +33,7 @@ class ArchitectureOptions:
     """Share of channels dropped in training."""
     readout: str = "sum"
     """Poolings of the nodes, joined, ``POOL[@configurable]+...``: ``sum``, ``mean``, ``unit_sum`` (a sum
-    scaled to length 1), ``max`` (of each channel; not with ``segment_training``); over all nodes or the
+    scaled to length 1), ``max`` (of each channel; not with segments that add up); over all nodes or the
     configurable ones (TpuGraphs' layout baseline: ``mean+unit_sum+unit_sum@configurable``)."""
     node_inputs: str = "numeric+tiles"
     """Columns of a node, joined: ``numeric`` (134 of the 140), ``tiles`` (six dimensions mod and div 128),

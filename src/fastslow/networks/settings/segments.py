@@ -5,6 +5,8 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from annotated_types import Ge
 
+from fastslow.networks.settings.inputs import POOLS, parse_readout
+
 NOTHING, EDGES, FRESH, TABLE = "nothing", "edges", "fresh", "table"
 
 
@@ -73,11 +75,14 @@ def segment_rules(options: Any) -> list[tuple[str, bool, str]]:
     live = border != CUT_LIVE or variant.others == FRESH
     fresh = f"'halo' or 'cut'{why}; 'cut_live' needs the others fresh: 'gst'"
     before = not variant.head or options.head_epochs < options.epochs
+    summed = not any(POOLS[part.pool].largest for part in parse_readout(options.readout))
+    sums = f"a readout of sums and means{why}, whose segments add up; 'edges' and 'none' may have a maximum"
     return [
         ("segment_training", options.kind == "layout", "'none' for tile"),
         ("input_attention", alone or not options.input_attention, f"False{why}: {attends}"),
         ("edge_dropout", options.edge_dropout == 0, f"0{why}: segments leave out edges themselves"),
         ("segment_border", live, fresh),
+        ("readout", summed or variant.others == EDGES, sums),
         ("head_epochs", before, f"below epochs ({options.epochs})"),
     ]
 

@@ -130,7 +130,7 @@ def largest_rows(operator: SparseOperator, x: Tensor) -> Tensor:
 
 
 def moved_fields(record, device: torch.device) -> dict:
-    """Return the tensors and operators among a dataclass's fields, on a device."""
+    """Return by name the tensors and operators among a dataclass's fields, moved to a device."""
     by_kind = {Tensor: move, SparseOperator: SparseOperator.to}
     fields = vars(record).items()
     return {name: by_kind[type(v)](v, device) for name, v in fields if type(v) in by_kind}
