@@ -150,7 +150,7 @@ def remove_abandoned(folder: Path, pattern: str = "**/.*") -> None:
     """Remove temporary files that :func:`atomic_path` made below a folder and whose owner has ended.
 
     An owner that lives, on this machine or another one, holds the lock of its file. A file that this user may
-    not write stays. Only files that match ``pattern`` are looked at, by default those of all folders below.
+    not write stays. ``pattern`` limits the search, by default to hidden files of the folder and all below.
     """
     for path in Path(folder).glob(pattern):
         if not (_TEMPORARY.fullmatch(path.name) and os.access(path, os.W_OK)):
