@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fastslow.core.errors import DataError
-from fastslow.core.files import atomic_path, remove_abandoned, writer_lock
+from fastslow.core.files import atomic_path, writer_lock
 from fastslow.core.isolated import CRASHED
 from fastslow_programs.compiler.compile_pool import (
     NOT_TRIED,
@@ -74,7 +74,6 @@ def add_values(folder: Path, name: str, new: Mapping[str, Any]) -> None:
     One run at a time reads and writes, so nothing is lost. Errors are as for :func:`read_values`.
     """
     with writer_lock(folder):
-        remove_abandoned(folder)
         known, paths = read_values(folder, name), sorted(folder.glob(f"{name}_*.xz"))
         lines = [(key, value) for key, value in new.items() if key not in known]
         if lines and paths:

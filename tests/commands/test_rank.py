@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from fastslow.core.errors import StorageError
 from fastslow_programs.commands.rank import rank_program
 from fastslow_programs.ranking.settings import RankSettings
 from helpers.dot_module import varied_module
@@ -32,6 +33,12 @@ def test_words_are_printed_before_numbers_and_the_models_first(home, dots, capsy
     ]
     assert places == sorted(places)
     assert str(folder / "ranking.html") in said
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_ranking(dots, capsys):
+    with pytest.raises(StorageError, match="dots.pb is no folder. Name another folder"):
+        rank_program(RankSettings(source=dots, configs=4, run="runs/smoke", data_root=dots))
+    assert not capsys.readouterr().out
 
 
 def test_a_run_starts_at_the_working_folder_or_at_the_repository(home, dots, monkeypatch, capsys):

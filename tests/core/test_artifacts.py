@@ -56,13 +56,15 @@ with atomic_path(sys.argv[1]) as temporary:
 
 
 def test_a_writer_killed_in_the_middle_leaves_the_old_file(tmp_path):
+    """And the next one removes what it left, whatever file it writes in that folder."""
     write_json(tmp_path / "x.json", "old")
-    process = start(WRITE_HALF, tmp_path / "x.json")
-    assert process.stdout.readline() == "ready\n"
-    kill(process)
-    assert read_json(tmp_path / "x.json") == "old"
-    left = [name for name in os.listdir(tmp_path) if name != "x.json"]
-    assert len(left) == 1 and left[0].startswith(".")  # hidden: no reader takes it for a file of its own
+    for name in ("x.json", "y.json"):
+        process = start(WRITE_HALF, tmp_path / name)
+        assert process.stdout.readline() == "ready\n"
+        kill(process)
+        assert read_json(tmp_path / "x.json") == "old"
+        (left,) = set(os.listdir(tmp_path)) - {"x.json"}
+        assert left.startswith(f".{name}.")  # hidden: no reader takes it for a file of its own
 
 
 def test_only_temporary_files_without_an_owner_are_removed(tmp_path):

@@ -178,16 +178,23 @@ def test_a_script_without_a_guard_is_not_run_again():
 
 @cases("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_call_ends_with_its_parent_and_so_does_all_that_it_started(tmp_path, number):
+    """Nor does the folder of its temporary files stay."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
     with subprocess.Popen(
-        [sys.executable, "-c", unguarded("report", str(tmp_path))], stderr=subprocess.DEVNULL
+        [sys.executable, "-c", unguarded("report", str(tmp_path))],
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"TMPDIR": str(temporary)},
     ) as parent:
         wait_until(lambda: (tmp_path / "command").is_file() and (tmp_path / "command").read_text())
         pids = [int(word) for name in ("worker", "command") for word in (tmp_path / name).read_text().split()]
         assert len(pids) == 4
         processes = [psutil.Process(pid) for pid in pids]
+        assert any(temporary.iterdir())
         parent.send_signal(number)
         parent.wait(20)
     wait_until(lambda: all_ended(processes))
+    assert not any(temporary.iterdir())
 
 
 def test_a_process_of_a_dead_parent_ends_at_once():

@@ -439,6 +439,15 @@ def test_a_pattern_that_matches_nothing_is_refused_before_anything_is_written(ho
     assert all_files(home) == before
 
 
+def test_a_csv_that_cannot_be_written_is_refused_before_anything_is_trained(home, capsys):
+    shutil.rmtree(home / "submissions")
+    (home / "submissions").write_text("no folder")
+    before = all_files(home)
+    assert run("submission", "name=other") == 1
+    assert "submissions is no folder. Name another folder" in capsys.readouterr().err
+    assert all_files(home) == before
+
+
 def test_the_run_of_the_default_name_takes_no_other_settings(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     monkeypatch.setattr(execution, "run_steps", lambda *_: None)

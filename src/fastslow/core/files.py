@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -25,7 +26,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary path beside ``path`` that is renamed to it when the block ends without an error.
 
     A reader sees the old file or the whole new one, never a part, also after a power failure. The temporary
-    file is locked while its owner lives, see :func:`remove_abandoned`; the block writes into this very file.
+    file is locked while its owner lives; the block writes into this very file. A process removes what killed
+    ones left in a folder when it first writes there, see :func:`remove_abandoned`.
     A link stays one: the file that it leads to is written. A DataError of the temporary file names ``path``.
 
     Raises:
@@ -37,6 +39,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         target = Path(os.path.realpath(path)) if path.is_symlink() else path
         with _folder_for(target, path):
             _refuse_what_is_no_file(path)
+            _clear(target.parent)
             try:
                 temporary, owner = _own_temporary(target)
             except FileNotFoundError:  # in a file system such as /proc
@@ -136,13 +139,20 @@ def _is_at(path: Path, descriptor: int) -> bool:
     return False
 
 
-def remove_abandoned(folder: Path) -> None:
+@functools.cache
+def _clear(folder: Path) -> None:
+    """Remove what killed processes left in a folder, once per process: some hold thousands of files."""
+    with contextlib.suppress(StorageError, OSError):  # what may not be removed hinders no file beside it
+        remove_abandoned(folder, ".*")
+
+
+def remove_abandoned(folder: Path, pattern: str = "**/.*") -> None:
     """Remove temporary files that :func:`atomic_path` made below a folder and whose owner has ended.
 
     An owner that lives, on this machine or another one, holds the lock of its file. A file that this user may
-    not write stays.
+    not write stays. ``pattern`` limits the search, by default to hidden files of the folder and all below.
     """
-    for path in Path(folder).rglob(".*"):
+    for path in Path(folder).glob(pattern):
         if not (_TEMPORARY.fullmatch(path.name) and os.access(path, os.W_OK)):
             continue
         with contextlib.suppress(FileNotFoundError), explain_storage(path):

@@ -6,10 +6,12 @@ run the main module again, so scripts need no guard.
 """
 
 import contextlib
+import functools
 import io
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -335,7 +337,7 @@ def _start(parent: int, folder: str, memory: int, first: Sequence[Any]) -> None:
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a Ctrl-C of the terminal does not reach this session
     signal.signal(signal.SIGTERM, lambda *_: _end_all())
-    end_with_parent(parent, _end_all)
+    end_with_parent(parent, functools.partial(_end_all, folder))
     tempfile.tempdir = folder  # files of a killed call are removed with the workers' folder
     _log = Path(folder, f"{os.getpid()}.log")
     with _log.open("ab") as log:
@@ -368,8 +370,11 @@ def _end_groups() -> None:
             os.killpg(_groups.pop(), signal.SIGKILL)
 
 
-def _end_all() -> None:
+def _end_all(folder: str = "") -> None:
+    """End this worker with all that it started, and remove the folder that a killed parent left."""
     _end_groups()
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
     os.killpg(0, signal.SIGKILL)
 
 

@@ -18,7 +18,7 @@ from fastslow.competition.catalog import TEST, list_programs
 from fastslow.competition.submission_checks import check_ids
 from fastslow.core.cluster.dask_cluster import check_scheduler
 from fastslow.core.errors import DataError, FastslowError, SettingsError, counted
-from fastslow.core.files import remove_abandoned
+from fastslow.core.files import check_writable, remove_abandoned
 from fastslow.core.settings import find_data, resolve
 from fastslow.evaluation.blend import BlendSettings, blend_submissions, write_blend
 from fastslow.evaluation.run_record import record_run
@@ -181,7 +181,10 @@ def _check_run(settings: RunSettings, plan: Plan, steps: Sequence[Step]) -> None
         SettingsError: The cluster does not answer, a device is not there, or networks cannot start as wished.
         DataError: A CSV of the competition or a trained model is broken, files are missing, or a model that
             ``ensemble.extra`` names is broken or of other data.
+        StorageError: The CSV cannot be written.
     """
+    if steps[-1].stage == "submission":  # the other steps write their first file within seconds
+        check_writable(resolve(plan.csv))
     check_scheduler(settings.cluster)
     check_ids(find_data(plan.data_root), [*plan.collections, *plan.filled])
     _check_files(plan, steps)

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from fastslow.core.files import check_writable
+from fastslow.core.settings import resolve
 from fastslow.core.tables import facts_text, sentences_text, table_text
 from fastslow_programs.ranking.models import describe_run
 from fastslow_programs.ranking.rank import EFFECTS, ENDS, PAGE, TABLE, rank_source, write_ranking
@@ -24,6 +26,7 @@ def rank_program(settings: RankSettings) -> dict[str, Any]:
         DataError: The source does not exist, no run was trained, or the run belongs to another collection.
     """
     settings = settings.from_working_folder("source", "data_root", "hlo_folder", "known", "run")
+    check_writable(resolve(settings.folder) / TABLE)
     print(sentences_text([f"models: {describe_run(settings.find_run())}"]), flush=True)
     ranking = rank_source(settings)
     folder = write_ranking(ranking, settings)
