@@ -372,9 +372,9 @@ def _end_groups() -> None:
 
 def _end_all(folder: str = "") -> None:
     """End this worker with all that it started, and remove the folder that a killed parent left."""
-    _end_groups()
-    if folder:
+    if folder:  # before what runs is ended: the call would return, and with it this process
         shutil.rmtree(folder, ignore_errors=True)
+    _end_groups()
     os.killpg(0, signal.SIGKILL)
 
 
