@@ -337,7 +337,7 @@ def _start(parent: int, folder: str, memory: int, first: Sequence[Any]) -> None:
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a Ctrl-C of the terminal does not reach this session
     signal.signal(signal.SIGTERM, lambda *_: _end_all())
-    end_with_parent(parent, functools.partial(_end_all, folder))
+    end_with_parent(parent, functools.partial(_end_orphan, folder))
     tempfile.tempdir = folder  # files of a killed call are removed with the workers' folder
     _log = Path(folder, f"{os.getpid()}.log")
     with _log.open("ab") as log:
@@ -370,12 +370,16 @@ def _end_groups() -> None:
             os.killpg(_groups.pop(), signal.SIGKILL)
 
 
-def _end_all(folder: str = "") -> None:
-    """End this worker with all that it started, and remove the folder that a killed parent left."""
-    if folder:  # before what runs is ended: the call would return, and with it this process
-        shutil.rmtree(folder, ignore_errors=True)
+def _end_all() -> None:
     _end_groups()
     os.killpg(0, signal.SIGKILL)
+
+
+def _end_orphan(folder: str) -> None:
+    """Remove the folder that a killed parent left, and end this worker with all that it started."""
+    # in this order: once its command is ended the call returns, and with it this process ends
+    shutil.rmtree(folder, ignore_errors=True)
+    _end_all()
 
 
 def _last_words(log: Path) -> str:

@@ -219,9 +219,8 @@ def _check_files(plan: Plan, steps: Sequence[Step]) -> None:
             step.settings.programs()
     for step in steps:
         if isinstance(step.settings, TrainSettings) and "attributes" in step.settings.node_inputs.split("+"):
-            folders = {built[folder].settings.hlo_folder for folder in step.settings.features}
             with plan.naming(*step.section.partition(".")[::2]):
-                if "" in folders:
+                if not all(built[folder].settings.hlo_folder for folder in step.settings.features):
                     problem = "attributes come from TpuGraphs' protobufs; name their folder with"
                     raise SettingsError("node_inputs", f"{problem} features.hlo_folder")
         if isinstance(step.settings, EnsembleSettings) and step.settings.extra:
