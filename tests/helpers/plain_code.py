@@ -2,16 +2,58 @@
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 
-def folded_assignments(tree: ast.AST) -> Iterator[ast.Assign]:
-    """Yield assignments of a tuple to a tuple in which a value is computed: ``a, b = f(x), g(y)``."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
-            values = node.value.elts if isinstance(node.value, ast.Tuple) else []
-            if not all(map(_is_plain, values)):
-                yield node
+@dataclass(frozen=True)
+class Counts:
+    """What a module holds: its lines, its local names, and the lines where code is hard to read.
+
+    Attributes:
+        lines: Number of lines.
+        folded: Assignments of a tuple to a tuple in which a value is computed: ``a, b = f(x), g(y)``.
+        nested: Conditional expressions that hold another one.
+        split: Parts ``*("a", "b")`` of a collection or call, which only keep the formatter from its lines.
+        names: Every local variable and argument, as often as it is assigned.
+    """
+
+    lines: int
+    folded: list[int]
+    nested: list[int]
+    split: list[int]
+    names: list[str]
+
+
+def count(text: str) -> Counts:
+    """Return the counts of Python code."""
+    nodes = [*ast.walk(ast.parse(text))]
+    return Counts(
+        lines=len(text.splitlines()),
+        folded=[node.lineno for node in nodes if _is_folded(node)],
+        nested=[node.lineno for node in nodes if _is_nested(node)],
+        split=[node.lineno for node in nodes if _is_split(node)],
+        names=[*_assigned_names(nodes)],
+    )
+
+
+@cache
+def count_file(path: Path) -> Counts:
+    """Return the counts of a module, which is read once."""
+    return count(path.read_text())
+
+
+def modules(folder: Path) -> dict[Path, Counts]:
+    """Return the counts of the modules of a folder and its subfolders."""
+    return {path: count_file(path) for path in sorted(folder.rglob("*.py"))}
+
+
+def _is_folded(node: ast.AST) -> bool:
+    if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)):
+        return False
+    values = node.value.elts if isinstance(node.value, ast.Tuple) else []
+    return not all(map(_is_plain, values))
 
 
 def _is_plain(value: ast.expr) -> bool:
@@ -30,31 +72,18 @@ def _is_plain(value: ast.expr) -> bool:
     return False
 
 
-def nested_conditions(tree: ast.AST) -> Iterator[ast.IfExp]:
-    """Yield conditional expressions that hold another one."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.IfExp):
-            inner = (part for part in ast.walk(node) if part is not node)
-            if any(isinstance(part, ast.IfExp) for part in inner):
-                yield node
+def _is_nested(node: ast.AST) -> bool:
+    inner = (part for part in ast.walk(node) if part is not node)
+    return isinstance(node, ast.IfExp) and any(isinstance(part, ast.IfExp) for part in inner)
 
 
-def split_collections(tree: ast.AST) -> Iterator[ast.Starred]:
-    """Yield parts ``*("a", "b")`` of a collection or call, which only keep the formatter from its lines."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Starred) and isinstance(node.value, (ast.Tuple, ast.List, ast.Set)):
-            yield node
+def _is_split(node: ast.AST) -> bool:
+    return isinstance(node, ast.Starred) and isinstance(node.value, (ast.Tuple, ast.List, ast.Set))
 
 
-def assigned_names(tree: ast.AST) -> Iterator[str]:
-    """Yield the name of every local variable and argument, as often as it is assigned."""
-    for node in ast.walk(tree):
+def _assigned_names(nodes: list[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
         elif isinstance(node, ast.arg):
             yield node.arg
-
-
-def modules(folder: Path) -> dict[Path, ast.Module]:
-    """Return the parsed modules of a folder and its subfolders."""
-    return {path: ast.parse(path.read_text()) for path in sorted(folder.rglob("*.py"))}
