@@ -69,10 +69,10 @@ def docstrings(source):
 
 def messages(source):
     """The texts in a module's code that people read: messages, helps, parts of them; a value is VALUE."""
-    tree = ast.parse(source)
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    parts |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
-    for node in ast.walk(tree):
+    nodes = [*ast.walk(ast.parse(source))]
+    parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    parts |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
+    for node in nodes:
         if id(node) in parts:
             continue
         if isinstance(node, ast.JoinedStr):
