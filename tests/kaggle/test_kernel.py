@@ -3,7 +3,6 @@
 import contextlib
 import json
 import re
-import shutil
 from functools import partial
 
 import nbformat
@@ -16,6 +15,7 @@ from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.kaggle import api_process, client, code_dataset, kernel
 from helpers.cases import cases
 from helpers.kaggle_stub import DROP, KaggleStub, call_here, clean_environment
+from helpers.workspace import environment
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -23,17 +23,30 @@ COMMAND = ("kaggle", "name=smoke")
 LOG = [f"line {number}\n" for number in range(30)]
 
 
+LEFT = ("runs/smoke/run.json", "runs/smoke/ranker-tile", "runs/smoke/ensemble-tile", "submissions/smoke")
+"""What the notebook leaves: a small part of a run, since every file is a request."""
+
+
 @pytest.fixture
-def stub(home, tmp_path, monkeypatch):
-    """Kaggle, whose notebook leaves the finished run ``smoke``; nothing of that name is here."""
+def home(finished, tmp_path, monkeypatch):
+    """A home with the data alone."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "data").symlink_to(finished[0] / "data")
+    for name, value in environment(tmp_path / "home").items():
+        monkeypatch.setenv(name, value)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def stub(finished, home, tmp_path, monkeypatch):
+    """Kaggle, whose notebook leaves a part of the finished run ``smoke``; nothing of that name is here."""
     clean_environment(monkeypatch, tmp_path / "me")
     (tmp_path / "me").mkdir()
     with KaggleStub() as server:
-        for place in ("runs", "submissions", "features"):
-            for path in sorted((home / place).rglob("*")):
-                if path.is_file():
-                    server.output[str(path.relative_to(home))] = path.read_bytes()
-            shutil.rmtree(home / place)
+        for path in sorted(finished[0].rglob("*")):
+            name = str(path.relative_to(finished[0]))
+            if path.is_file() and name.startswith((*LEFT, "features/smoke/tile-xla/manifest.json")):
+                server.output[name] = path.read_bytes()
         server.output["submission.csv"] = b"ID,TopConfigs\n"
         server.log, server.progress = LOG, ["COMPLETE"]
         for name, value in server.environment(tmp_path / "me").items():
