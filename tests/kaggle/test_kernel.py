@@ -23,6 +23,7 @@ COMMAND = ("kaggle", "name=smoke")
 LOG = [f"line {number}\n" for number in range(30)]
 
 
+PARTS = code_dataset._PARTS
 LEFT = ("runs/smoke/run.json", "runs/smoke/ranker-tile", "runs/smoke/ensemble-tile", "submissions/smoke")
 """What the notebook leaves: a small part of a run, since every file is a request."""
 
@@ -55,10 +56,13 @@ def stub(finished, home, tmp_path, monkeypatch):
         for module in (kernel, code_dataset):
             monkeypatch.setattr(module, "POLL_S", 0.0)
         monkeypatch.setattr(client, "_PAUSES_S", (0.0,))
+        # to pack the whole source takes most of a second
+        monkeypatch.setattr(code_dataset, "_PARTS", ("pyproject.toml",))
         yield server
 
 
-def test_a_run_is_pushed_followed_fetched_and_uploaded(stub, home, capsys):
+def test_a_run_is_pushed_followed_fetched_and_uploaded(stub, home, monkeypatch, capsys):
+    monkeypatch.setattr(code_dataset, "_PARTS", PARTS)
     assert cli.main([*COMMAND, "hours=3", "seeds=2", "gnn.layout.epochs=9"]) == 0
     said = capsys.readouterr().out
     assert "quota: 28.00h of GPUs are left until 2026-12-05" in said
