@@ -34,7 +34,7 @@ from fastslow.steps.ranker_settings import RankerSettings
 from helpers.cases import cases
 
 COLLECTIONS = [get_collection(name) for name in ("layout:xla:default", "layout:xla:random")]
-PROGRAMS = {"train": 5, "valid": 2, "test": 2}
+PROGRAMS = {"train": 2, "valid": 1, "test": 1}
 FILES, NETWORK_FILES, LINES, RANK_FILES = 45, 15, 7000, 70
 
 
