@@ -27,6 +27,7 @@ from fastslow.workflow.steps import Plan, Step
 from helpers.cases import cases
 from helpers.workspace import SERIAL, stopped
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 RESULTS = ("*.npz", "*.npy", "*.pt", "*.csv", "model.txt", "metrics.jsonl")
 TILE = ("features/smoke/tile-xla", "runs/smoke/training-tile-s0", "runs/smoke/ranker-tile-xla-s0")
 

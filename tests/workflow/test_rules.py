@@ -1,6 +1,7 @@
 """A submission of ridge regression: where no model predicts, and where a budget has no time for one."""
 
 import numpy as np
+import pytest
 
 from fastslow import cli
 from fastslow.competition.catalog import COLLECTIONS
@@ -10,6 +11,8 @@ from fastslow.runs.predictions import read_predictions
 from fastslow.workflow.run_settings import RunSettings, resume
 from fastslow.workflow.steps import MODELS
 from helpers.workspace import TINY
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def is_of_the_rule(home, collection):

@@ -30,6 +30,7 @@ from fastslow.workflow.steps import MODELS, STAGES
 from helpers.cases import cases
 from helpers.workspace import SERIAL, command, environment, stopped
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 LAYOUTS = [c.slug for c in COLLECTIONS if c.kind == "layout"]
 
 
