@@ -69,7 +69,7 @@ def random_layout_graph(structure, seed):
 
 
 @given(structures(), st.integers(0, 10**6))
-@settings(max_examples=8)
+@settings(max_examples=20)
 def test_sums_are_those_of_pandas_on_random_graphs(structure, seed):
     assert_as_pandas(random_layout_graph(structure, seed))
 
