@@ -45,8 +45,8 @@ def test_a_file_of_another_kind_or_cut_short_is_refused(tmp_path):
 
 @pytest.mark.skipif(not PUBLIC.is_dir(), reason="the graphs of DOPPLER are not here")
 def test_the_heuristic_gives_the_known_ends_of_the_public_graphs(monkeypatch):
-    in_order = lambda work, *_: [np.arange(len(work))] * 2  # noqa: E731 (which its weights do not read)
-    monkeypatch.setattr(problems, "spectral_orders", in_order)
+    """Its weights read no spectral order."""
+    monkeypatch.setattr(problems, "spectral_orders", lambda work, *_: [np.arange(len(work))] * 2)
     found = {problem.name: list_schedule(problem, critical_path(problem)) for problem in doppler_problems()}
     table = (PUBLIC / "README.md").read_text().partition("For reference, list scheduling")[2]
     rows = re.findall(r"^\| (\w+)\.txt \| (\S+) \| (\S+) \|$", table, re.MULTILINE)

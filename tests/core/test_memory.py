@@ -75,7 +75,6 @@ def _write_groups(groups, files, folder, monkeypatch):
 def test_cores_are_counted_in_one_place():
     """Whoever counts the machine's cores himself starts too many threads in a container."""
     counts = re.compile(r"\.(cpu_count|sched_getaffinity|process_cpu_count)\b")
-    used_in = {
-        path.name for path in Path(fastslow.__file__).parents[1].rglob("*.py") if counts.search(path.read_text())
-    }
+    modules = Path(fastslow.__file__).parents[1].rglob("*.py")
+    used_in = {path.name for path in modules if counts.search(path.read_text())}
     assert used_in == {"memory.py", "worker.py"}, "a worker asks whether its cores are its alone"

@@ -158,7 +158,8 @@ def test_the_shipped_models_are_small_and_as_old_as_the_features_code(tmp_path, 
     assert {key.split("/")[0] for key in expected} == {collection.slug for collection in COLLECTIONS}
     for collection in COLLECTIONS:
         run, folder = models.of(collection), collection.folder(SAMPLE, TEST)
-        paths = [folder / f"{key.partition('/')[2]}.npz" for key in expected if key.startswith(collection.slug)]
+        names = [key.partition("/")[2] for key in expected if key.startswith(f"{collection.slug}/")]
+        paths = [folder / f"{name}.npz" for name in names]
         try:
             found = run.predict(read_unseen(run.folder, paths))
         except DataError as error:
