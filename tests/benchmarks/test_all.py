@@ -1,6 +1,7 @@
 """all.py lists tables by code and sample, makes stale ones again, and resumes; scripts made all tables."""
 
 import importlib
+from functools import cache
 
 import pytest
 
@@ -50,6 +51,14 @@ def folder(tmp_path):
         text = SCRIPT.format(name=name, hours=hours, sample=sample, needs=needs)
         (tmp_path / f"{name}.py").write_text(text)
     return tmp_path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_sample():
+    """Read the sample once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(remeasure, "sample_digest", cache(remeasure.sample_digest))
+        yield
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ OWN = get_collection("layout:xla:random")
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """A part of the sample."""
-    return cut_sample(tmp_path_factory.mktemp("data"), {"train": 4, "valid": 2, "test": 1})
+    return cut_sample(tmp_path_factory.mktemp("data"), {"train": 2, "valid": 1, "test": 1})
 
 
 def test_families_are_split_whole_and_evenly():

@@ -92,6 +92,8 @@ def test_an_order_that_never_changes_evaluates_nothing_twice(pool):
 
 def test_a_space_is_measured_and_searched(monkeypatch, capsys):
     own_space = pytest.importorskip("own_space", reason="numba, an optional requirement, is not installed")
-    monkeypatch.setitem(own_space.SPACE["choices"], "unroll", [2])
+    for name, value in (("unroll", 2), ("fastmath", False)):
+        monkeypatch.setitem(own_space.SPACE["choices"], name, [value])
+    monkeypatch.setattr(own_space, "PRODUCTS", dict([*own_space.PRODUCTS.items()][:1]))
     assert own_space.main(["--quick"]) == 0
     assert "| guided " in capsys.readouterr().out

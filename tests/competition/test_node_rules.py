@@ -1,6 +1,7 @@
 """Nodes that no program has: every node of a sample file, changed in every way that its opcode forbids."""
 
 import itertools
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +23,14 @@ COLUMN = {name: number for number, name in enumerate(COLUMN_NAMES)}
 PREFIX = COLUMN["element_type_invalid"]
 
 
-def graph(path):
+@cache
+def stored(path):
     with np.load(path) as npz:
-        return {key: npz[key].copy() for key in GRAPH}
+        return {key: npz[key] for key in GRAPH}
+
+
+def graph(path):
+    return {key: array.copy() for key, array in stored(path).items()}
 
 
 def check_nodes(arrays):
@@ -208,6 +214,8 @@ def test_a_node_that_no_program_has_is_refused(name):
     names, change = CHANGES[name]
     seen = 0
     for path in FILES[::7]:
+        if seen > 12:
+            return  # of five programs or more
         arrays = graph(path)
         for node in nodes_of(arrays, names)[:3]:
             changed = {key: array.copy() for key, array in arrays.items()}

@@ -27,6 +27,7 @@ from fastslow.core.isolated import (
 )
 from helpers import isolated_calls as calls
 from helpers.cases import cases
+from helpers.forked_workers import forked  # noqa: F401 (fixture)
 
 UNGUARDED = """
 import sys
@@ -117,6 +118,7 @@ def breaking(monkeypatch):
     return lambda pools: breaks.extend(BrokenProcessPool("All workers expired") for _ in range(pools))
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_pool_that_breaks_is_opened_again(breaking):
     with Workers() as workers:
         breaking(1)
@@ -132,6 +134,7 @@ def test_a_pool_that_breaks_is_opened_again(breaking):
         assert caught.value.kind == CRASHED and workers.call(calls.value)[0] == 3
 
 
+@pytest.mark.usefixtures("forked")
 def test_many_calls_come_as_they_end_and_a_crash_is_tried_again(tmp_path):
     with Workers(2, calls=3) as workers:
         found = dict(workers.each(calls.value, {key: (key,) for key in range(8)}))

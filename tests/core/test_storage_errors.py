@@ -3,6 +3,7 @@
 import errno
 import os
 import pickle
+import resource
 import subprocess
 import sys
 import zipfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from fastslow import cli
 from fastslow.cli import describe_error
@@ -18,6 +20,7 @@ from fastslow.core.errors import DataError, StorageError, explain_storage
 from fastslow.core.files import atomic_path, check_writable, read_json, write_json, writer_lock
 from fastslow.core.npz_io import read_arrays, write_arrays
 from fastslow.core.settings import PROJECT
+from fastslow.runs.tensors import write_tensors
 from fastslow.workflow import execution
 from helpers.cases import cases
 
@@ -54,26 +57,25 @@ def test_a_refused_write_names_file_and_remedy_and_keeps_the_old_file(tmp_path, 
 
 
 WRITERS = {
-    "npz": "from fastslow.core.npz_io import write_arrays\nwrite_arrays(path, {'a': np.zeros(10_000)})",
-    "pt": (
-        "import torch\nfrom fastslow.runs.tensors import write_tensors\n"
-        "write_tensors(path, {'a': torch.zeros(10_000)}, sealed=True)"
-    ),
+    "npz": lambda path: write_arrays(path, {"a": np.zeros(10_000)}),
+    "pt": lambda path: write_tensors(path, {"a": torch.zeros(10_000)}, sealed=True),
 }
 
 
+@pytest.fixture
+def small_files():
+    """This process may write files of 4 KB."""
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, most))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
+
+
 @cases("kind", WRITERS)
-def test_a_file_beyond_the_limit_of_the_process(tmp_path, kind):
+def test_a_file_beyond_the_limit_of_the_process(tmp_path, small_files, kind):
     """A real limit instead of a patch: the operating system refuses the write itself."""
-    code = (
-        "import resource, sys, numpy as np\n"
-        "from pathlib import Path\n"
-        "path = Path(sys.argv[1])\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
-    )
-    command = [sys.executable, "-c", code + WRITERS[kind], tmp_path / f"x.{kind}"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert f"x.{kind}: the file would be larger than" in done.stderr.splitlines()[-1]
+    with pytest.raises(StorageError, match=f"x.{kind}: the file would be larger than"):
+        WRITERS[kind](tmp_path / f"x.{kind}")
     assert not list(tmp_path.iterdir())
 
 

@@ -122,6 +122,7 @@ def test_a_manifest_with_the_scores_of_other_programs_is_refused(settings):
             compare_runs(settings)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_is_compared_without_its_features(settings, features, tmp_path):
     """As one that was fetched from Kaggle: the runs hold the scores of valid, the solution those of test."""
     (table,) = compare_runs(settings).programs.values()
@@ -142,6 +143,7 @@ def test_a_run_is_compared_without_its_features(settings, features, tmp_path):
         compare_runs(bare.replace(metric="opa"))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_programs_without_a_counterpart_are_named_and_the_others_compared(settings, features, tmp_path):
     """Such as of a run made with MODELS=, which predicts 1,000 of a program's, or one with skip_valid."""
     (whole,) = compare_models(settings).programs.values()
@@ -167,6 +169,7 @@ def test_programs_without_a_counterpart_are_named_and_the_others_compared(settin
         compare_runs(settings.replace(split="test"))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_two_runs_are_compared_by_collection(features, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     rng = np.random.default_rng(0)
@@ -212,6 +215,7 @@ def test_two_runs_are_compared_by_collection(features, tmp_path, monkeypatch, ca
             compare_runs(CompareSettings(**runs | {"other": other}))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_models_with_seeds_are_compared_over_their_collections(features, tmp_path, monkeypatch, capsys):
     """By the mean over seeds, as the leaderboard lists them: runs of one model, and a model of a run."""
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))

@@ -48,6 +48,8 @@ def made(tmp_path_factory):
         count = run_features.num_configs("test")["t"]
         solution += [f"{name}:t,{i},{100 + (7 * i) % count}" for i in range(count)]
     (root / "data" / "solution.csv").write_text("\n".join(solution) + "\n")
+    (root / "data" / "sample").mkdir()  # of the run without a record
+    (root / "data" / "sample" / "solution.csv").write_text("ID,config_index,runtime\ntile:xla:k,0,9\n")
     begun = {"features/one/tile-xla": "10:00", "runs/one/gnn-tile-xla-s0": "10:15"}  # half an hour each
     for path, time in (begun | {"runs/one/ensemble-tile-xla": "12:00"}).items():
         facts = {"start_time": f"2026-01-01T{time}:00+00:00", "duration": 1800.0}

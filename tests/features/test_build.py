@@ -181,8 +181,8 @@ def test_a_new_file_is_added_and_a_removed_one_disappears(settings):
     )
 
 
-@pytest.mark.parametrize(("settings", "workers"), [("layout", 2)], indirect=["settings"])
-def test_a_broken_file_leaves_no_finished_folder(settings, workers):
+@pytest.mark.parametrize("settings", ["layout"], indirect=True)
+def test_a_broken_file_leaves_no_finished_folder(settings):
     build_features(settings)
     path = data_path(settings, "valid", "v")
     data = bytearray(path.read_bytes())
@@ -190,7 +190,7 @@ def test_a_broken_file_leaves_no_finished_folder(settings, workers):
     path.write_bytes(data)
     path.with_name("w.npz").write_bytes(data)
     with pytest.raises(DataError, match=r"v\.npz: cannot be read|w\.npz: cannot be read"):
-        build_features(settings.replace(workers=workers))
+        build_features(settings)
     with pytest.raises(DataError, match="not finished"):
         Features(settings.folder)
 

@@ -6,6 +6,9 @@ The product starts each as a new process, which `tests/core/test_isolated.py` te
 import os
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 
+import pytest
+from joblib.externals.loky import backend
+
 from fastslow.core import isolated
 
 
@@ -39,3 +42,9 @@ class ForkedWorkers(ForkServerContext):
 
 FORKED = ForkedWorkers()
 FORKED.set_forkserver_preload(["jax", "fastslow_programs.compiler.bench", "fastslow.core.isolated"])
+
+
+@pytest.fixture
+def forked(monkeypatch):
+    """Fork workers in a test of a file whose others start new ones."""
+    monkeypatch.setattr(backend, "get_context", lambda _: FORKED)

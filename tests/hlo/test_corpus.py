@@ -124,7 +124,7 @@ def test_a_program_gives_what_its_line_says(tmp_path, monkeypatch, capsys, name,
             data = renamed(data, word) if ">" in word else ENCODINGS[word](data)
     path = tmp_path / f"{encoding}-{name}".replace(" ", "-").replace(">", "-")
     path.write_bytes(data)
-    settings = ConvertSettings(source=str(path), kernel=kernel, configs=3, data_root=str(tmp_path))
+    settings = ConvertSettings(source=str(path), kernel=kernel, configs=1, data_root=str(tmp_path))
     if expected.startswith("error: "):
         said = "|".join(map(re.escape, expected.removeprefix("error: ").split("|")))
         with pytest.raises(DataError, match=said) as caught:

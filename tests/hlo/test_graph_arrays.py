@@ -36,7 +36,7 @@ def named(name, values, width=6, fill=0):
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_random_programs_equal_the_reference(seed):
     assert_equals_reference(random_program(seed).module)
 

@@ -11,6 +11,7 @@ from fastslow.hlo.graph_arrays import graph_arrays
 from fastslow.hlo.messages import Module, ModuleTuningData, TuningData
 from fastslow.hlo.reader import read_hlo, read_hlo_modules
 from helpers.competition_files import PUBLISHED_GRAPH, PUBLISHED_MODULE, needs_pair, npz_program
+from helpers.forked_workers import forked  # noqa: F401 (fixture)
 from helpers.hlo_message import Program
 
 HLO_TEXT = """HloModule product, entry_computation_layout={(f32[4,8]{1,0})->f32[4,4]{1,0}}
@@ -233,6 +234,7 @@ ENDS = {  # what replaces a part of the text: the message
 }
 
 
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("change", ENDS)
 def test_a_text_that_xla_ends_on_is_explained_in_one_line(file, change):
     pytest.importorskip("jaxlib.xla_client", reason="HLO text needs jaxlib, an optional requirement")

@@ -52,7 +52,7 @@ for door in (
         door()
     except Exception as error:
         print(type(error).__name__, error)
-settings = {"options": "auto", "evaluations": 7, "batch": 2, "name": "sharded"}
+settings = {"options": "auto", "evaluations": 2, "confirm": 0, "models": "none", "name": "sharded"}
 tuned = fastslow.tune(function, image, out=sys.argv[1], **settings)
 loaded = fastslow.load_tuned(f"{sys.argv[1]}/tuned/sharded")
 elsewhere = jax.device_put(image, jax.devices()[2])

@@ -12,11 +12,17 @@ from scipy.stats import kendalltau, t
 from tests.helpers.cases import cases
 
 from fastslow.core.errors import DataError
-from fastslow_programs.ranking import known_runtimes
+from fastslow_programs.ranking import known_models, known_runtimes
 from fastslow_programs.ranking.known_models import Configurations, Encoder, Known, Stack, _spread
 from fastslow_programs.ranking.known_runtimes import check_known, is_faster, learn, read_known
 
 CONFIGS, GROUPS, RULES = 300, 6, 8
+
+
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch):
+    """A quarter of the trees: what is tested does not depend on how smooth their mean is."""
+    monkeypatch.setattr(known_models, "_TREES", known_models._TREES // 4)
 
 
 def program(seed=0, noise=0.02, pretrained=True):
@@ -54,7 +60,7 @@ def test_one_measurement_leaves_the_order():
         assert kendalltau(found.mean, made.prediction)[0] == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("count", [4, 8, 16, 64])
+@pytest.mark.parametrize("count", [4, 8, 64])
 def test_measuring_the_first_of_a_ranking_does_not_spoil_the_others(count):
     """Known scores have a mean of 0: the first ones once counted as average ones, and came last."""
     for seed in range(3):
@@ -175,10 +181,10 @@ def test_probabilities_are_calibrated_on_simulated_programs():
         rng = np.random.default_rng(seed)
         order = rng.permutation(CONFIGS)
         found = learn(made, drawn(measure, order[:40]))
-        for other in rng.choice(order[40:], 100).tolist():
-            one, chance = order[40], found.faster(other)[order[40]]
+        one, *others = order[40:]
+        for other, chance in zip(others, found.faster(one)[others], strict=True):
             expected.append(max(chance, 1 - chance))
-            right.append((chance > 0.5) == (true[one] < true[other]))
+            right.append((chance > 0.5) == (true[other] < true[one]))
     assert abs(np.mean(expected) - np.mean(right)) < 0.08
 
 
@@ -234,7 +240,7 @@ def test_noise_supports_no_order():
 @pytest.mark.parametrize("rounds", [True, False])
 def test_the_fastest_of_noise_is_rarely_faster_beyond_noise(rounds, rng):
     """A slow round slows all its runs, so that only a ratio within the round sees 5 %."""
-    many, taken = 200, []
+    many, taken = 60, []
     for gain in (0.0, 0.05):
         faster = 0
         for _ in range(many):
@@ -400,9 +406,9 @@ def test_an_identity_names_a_configuration_and_a_position_only_one_of_a_file():
 
 
 def test_a_header_of_many_columns_is_read_in_no_time(tmp_path):
-    """Where each column is counted among all, this test takes a minute."""
-    names = ["config", "runtime", *(f"c{n}" for n in range(60_000))]
+    """Where each column is counted among all, this test takes as long as all others."""
+    names = ["config", "runtime", *(f"c{n}" for n in range(20_000))]
     path = tmp_path / "wide.csv"
     path.write_text(",".join(names) + "\n" + ",".join("1" for _ in names) + "\n")
-    with pytest.raises(DataError, match="has the unknown column c0, c1, c2, c3, c4 and 59995 more"):
+    with pytest.raises(DataError, match="has the unknown column c0, c1, c2, c3, c4 and 19995 more"):
         read_known(path, 4)

@@ -31,20 +31,30 @@ STALE = (
 )
 
 
+@pytest.fixture(scope="module")
+def smoke(finished, tmp_path_factory):
+    """The archive of the smoke run; what the run predicted, and has seen."""
+    first, again = (tmp_path_factory.mktemp("packed") for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FASTSLOW_HOME", str(finished[0]))
+        archive = pack_models("smoke", out=str(first))
+        same = pack_models("smoke", out=str(again)).read_bytes()
+        assert archive.read_bytes() == same, "the same run gives the same bytes"
+        runs = resolve("runs/smoke")
+        stored = {c.slug: read_predictions(runs / f"ensemble-{c.slug}")[TEST] for c in COLLECTIONS}
+        return archive, stored, {kind: Seen.of(runs, kind) for kind in ("layout", "tile")}
+
+
 @pytest.fixture
-def packed(home, tmp_path, monkeypatch):
-    """The smoke run, packed in place of the models in the package; the run itself is gone."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def packed(smoke, finished, tmp_path, monkeypatch):
+    """A copy of it in place of the models in the package, in a home with data and no run."""
+    archive, stored, seen = smoke
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "data").symlink_to(finished[0] / "data")
+    for name, folder in (("FASTSLOW_HOME", "home"), ("XDG_CACHE_HOME", "cache")):
+        monkeypatch.setenv(name, str(tmp_path / folder))
     monkeypatch.setattr(packaged, "FOLDER", tmp_path / "models")
-    archive = pack_models("smoke", out=str(tmp_path / "models"))
-    before = archive.read_bytes()
-    pack_models("smoke", out=str(tmp_path / "models"))
-    assert archive.read_bytes() == before, "the same run gives the same bytes"
-    stored = {c.slug: read_predictions(resolve(f"runs/smoke/ensemble-{c.slug}"))[TEST] for c in COLLECTIONS}
-    seen = {kind: Seen.of(resolve("runs/smoke"), kind) for kind in ("layout", "tile")}
-    shutil.rmtree(resolve("runs"))
-    shutil.rmtree(resolve("features"))
-    return archive, stored, seen
+    return shutil.copytree(archive.parent, packaged.FOLDER) / archive.name, stored, seen
 
 
 def test_they_predict_as_the_run_did(packed):
@@ -63,9 +73,9 @@ def test_they_predict_as_the_run_did(packed):
         assert all(np.array_equal(vars(packed_seen)[key], vars(again)[key]) for key in vars(packed_seen))
 
 
-def test_they_are_named_by_a_word_wherever_a_run_is(packed, home):
+def test_they_are_named_by_a_word_wherever_a_run_is(packed, tmp_path):
     """MODELS=package was taken, and RUN=package looked for a folder of that name."""
-    folder = packaged.packaged_models()
+    home, folder = tmp_path / "home", packaged.packaged_models()
     assert runs_folder(PACKAGED) == folder == fastslow.load_models(PACKAGED).folder
     write_npz(home / "program.npz", layout_arrays(3, dots=4, configs=12))
     used = folder / "ensemble-layout-xla-random"
@@ -146,12 +156,14 @@ def test_the_shipped_models_are_small_and_as_old_as_the_features_code(tmp_path, 
     assert (models.folder / EXPECTED).is_file(), STALE
     expected = read_arrays(models.folder / EXPECTED)
     assert {key.split("/")[0] for key in expected} == {collection.slug for collection in COLLECTIONS}
-    for key, prediction in expected.items():
-        slug, _, name = key.partition("/")
-        run = models.of(get_collection(slug))
-        path = run.collection.folder(SAMPLE, TEST) / f"{name}.npz"
+    for collection in COLLECTIONS:
+        run, folder = models.of(collection), collection.folder(SAMPLE, TEST)
+        names = [key.partition("/")[2] for key in expected if key.startswith(f"{collection.slug}/")]
+        paths = [folder / f"{name}.npz" for name in names]
         try:
-            found = run.predict(read_unseen(run.folder, [path]))[name]
+            found = run.predict(read_unseen(run.folder, paths))
         except DataError as error:
             pytest.fail(f"{STALE} ({error})")
-        np.testing.assert_allclose(found, prediction, rtol=1e-4, atol=1e-5, err_msg=STALE)
+        for path in paths:
+            prediction = expected[f"{collection.slug}/{path.stem}"]
+            np.testing.assert_allclose(found[path.stem], prediction, rtol=1e-4, atol=1e-5, err_msg=STALE)

@@ -4,7 +4,9 @@ import html
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pandas as pd
@@ -20,6 +22,9 @@ from fastslow.evaluation.run_record import read_run_record
 from fastslow.evaluation.score_tables import DISTANCES, overview, pool_seeds, readable_distances
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.evaluation.training_files import NOTEBOOK, notebook_seconds, wall_seconds
+
+if TYPE_CHECKING:
+    from nbconvert import HTMLExporter
 
 _ENDS = re.compile(r" \[.*\]")  # lowest and highest program, which the record has
 _KINDS = {"training": "networks", "ranker": "trees", "ensemble": "ensembles"}  # by the first word of a step
@@ -249,9 +254,15 @@ def _render(notebook: Path, title: str) -> Path:
     made_from = _made_from({title: notebook})
     if _is_current(page, made_from):
         return page
-    from nbconvert import HTMLExporter  # seconds
-
-    body, _ = HTMLExporter(template_name="basic").from_filename(str(notebook))
+    body, _ = _exporter().from_filename(str(notebook))
     with atomic_path(page) as temporary:
         temporary.write_text(make_document(title, _NOTEBOOK_STYLE, body) + made_from)
     return page
+
+
+@cache
+def _exporter() -> "HTMLExporter":
+    """Return what renders every notebook: its templates are compiled once."""
+    from nbconvert import HTMLExporter  # seconds
+
+    return HTMLExporter(template_name="basic")

@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import nnls
 from scipy.special import ndtri, stdtr
-from scipy.stats import rankdata
 
 from fastslow.competition.metrics import kendall_tau
 
@@ -124,6 +123,8 @@ class Known:
     """
 
     def __init__(self, config: np.ndarray, runtime: np.ndarray):
+        from scipy.stats import rankdata  # half a second, which no settings need
+
         order = np.lexsort((runtime, config))
         logs = np.log(runtime[order])
         distinct, position, count = np.unique(config[order], return_inverse=True, return_counts=True)
