@@ -47,8 +47,8 @@ def constraints(module):
 def failures(program, module):
     """Why a module is no candidate for a program, empty if it is one: what a bench's process answers.
 
-    Here, as each process would import JAX again; what it is given is pickled, as on its way there. Equal modules
-    are compiled once.
+    Here, as each process would import JAX again; what it is given is pickled, as on its way there. Equal
+    modules are compiled once.
     """
     codes = [each.SerializeToString(deterministic=True) for each in (program.module, module)]
     given = pickle.loads(pickle.dumps((codes, program.inputs, 1, 0, program.devices)))
