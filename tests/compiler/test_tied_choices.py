@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections import Counter
+from functools import cache
 
 import numpy as np
 from hypothesis import given, settings
@@ -193,14 +194,18 @@ def test_configurations_that_the_compiler_cannot_tell_apart_are_one(make, seed):
     module = make()
     nodes = configurable_nodes(module) if seed is None else known_defaults(module, seed)
 
+    @cache
+    def constrained(taken):
+        return constrain(module, dict(taken), nodes).SerializeToString(deterministic=True)
+
     def program(configuration, choices):
-        layouts, taken = layouts_of(configuration, choices), {}
+        layouts, taken = layouts_of(configuration, choices), []
         for node in nodes:  # a constraint on the compiler's own layout, without a barrier, changes nothing
             node_layouts = (*layouts.get(node.node, ()), (), ())
             roles = (0, 1) if node.opcode == "reshape" else (0,)
             same = all(is_default(node, role, node_layouts[role]) for role in roles)
-            taken[node.node] = () if same else tuple(node_layouts[role] for role in roles)
-        return constrain(module, taken, nodes).SerializeToString(deterministic=True)
+            taken.append((node.node, () if same else tuple(node_layouts[role] for role in roles)))
+        return constrained(tuple(taken))
 
     whole, left = tie(nodes), imposable(nodes)
     programs = {program(configuration, whole) for configuration in every_configuration(whole)}

@@ -1,11 +1,13 @@
 """A JAX program of a convolution, a reshape and a dot, and its module in other layouts."""
 
 import pickle
+from functools import cache
 
 import jax
 import numpy as np
+import pytest
 
-from fastslow_programs.compiler.bench import run_rounds
+from fastslow_programs.compiler import bench
 from fastslow_programs.compiler.layout_choices import layouts_of, tie
 from fastslow_programs.compiler.layout_constraints import bind_differences
 from fastslow_programs.compiler.layout_space import configurable_nodes
@@ -45,8 +47,11 @@ def constraints(module):
 def failures(program, module):
     """Why a module is no candidate for a program, empty if it is one: what a bench's process answers.
 
-    Here, as each process would import JAX again; what it is given is pickled, as on its way there.
+    Here, as each process would import JAX again; what it is given is pickled, as on its way there. Equal
+    modules are compiled once.
     """
     codes = [each.SerializeToString(deterministic=True) for each in (program.module, module)]
     given = pickle.loads(pickle.dumps((codes, program.inputs, 1, 0, program.devices)))
-    return run_rounds(*given)[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench, "LoadedProgram", cache(bench.LoadedProgram))
+        return bench.run_rounds(*given)[1]

@@ -48,7 +48,7 @@ def arguments():
     def draw(*shape):
         return jnp.asarray(rng.standard_normal(shape), jnp.float32)
 
-    return {"layers": [(draw(8, 8), draw(8, 8)) for _ in range(3)], "stack": draw(4, 8, 8)}, draw(8, 8)
+    return {"layers": [(draw(8, 8), draw(8, 8)) for _ in range(2)], "stack": draw(4, 8, 8)}, draw(8, 8)
 
 
 def make():

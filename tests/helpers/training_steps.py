@@ -49,7 +49,7 @@ def of_flax():
 
     network = Network()
     keys = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
-    weights = network.init(keys, IMAGES)["params"]
+    weights = jax.jit(network.init)(keys, IMAGES)["params"]
     state = flax.training.train_state.TrainState.create(
         apply_fn=network.apply, params=weights, tx=optax.adam(1e-2)
     )
@@ -83,7 +83,7 @@ def of_equinox():
             """Return scores."""
             return self.dropout(self.layers(image))
 
-    layers = equinox.nn.MLP(8, 4, 16, 2, key=jax.random.key(0))
+    layers = equinox.filter_jit(equinox.nn.MLP)(8, 4, 16, 2, key=jax.random.key(0))
     model = Network(layers, equinox.nn.Dropout(0.1, inference=True))
     optimiser = optax.adam(1e-2)
     state = optimiser.init(equinox.filter(model, equinox.is_inexact_array))

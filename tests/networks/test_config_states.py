@@ -32,14 +32,14 @@ def tables(structure):
 
 
 @given(structures())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_the_partition_of_pairs_is_that_of_brute_force_at_every_level(structure):
     for depth, table in zip(DEPTHS, tables(structure)[1], strict=True):
         assert same_partition(table, brute_force_states(*structure, depth))
 
 
 @given(structures())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_a_level_counts_names_and_pools_the_states_of_its_nodes(structure):
     num_nodes, num_configs = structure[1], len(structure[3])
     for states, table in zip(*tables(structure), strict=True):
@@ -56,7 +56,7 @@ def test_a_level_counts_names_and_pools_the_states_of_its_nodes(structure):
 
 
 @given(structures())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_own_and_aggregation_equal_the_dense_mean_over_neighbours(structure):
     edge_index, num_nodes, _, _ = structure
     built, table = tables(structure)
@@ -75,7 +75,7 @@ def test_own_and_aggregation_equal_the_dense_mean_over_neighbours(structure):
 
 
 @given(structures(), st.integers(0, 3), st.randoms(use_true_random=False))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_states_of_some_configurations_are_those_of_a_file_of_these_alone(structure, depth, random):
     """But for the numbers of a node's states: a smaller file has other ties."""
     num_configs = len(structure[3])
@@ -106,7 +106,7 @@ BITS = (np.arange(16)[:, None] >> np.arange(8) % 4 & 1).astype(np.uint8).repeat(
 
 @given(structures(), st.sampled_from([None, 0, 1, 2]), st.randoms(use_true_random=False))
 @example((CHAIN, 8, np.arange(8), BITS), None, Random(31))  # one end
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_a_part_has_the_states_of_its_nodes_and_of_those_they_depend_on(structure, num_layers, random):
     choices, num_nodes = factorise(structure[3]), structure[1]
     reach = Reach(*structure[:3], choices, 3)

@@ -32,17 +32,17 @@ def held_after_step(blocks):  # blocks of 2 MB, a small one that stays after eac
     return (resident_bytes() - before) // MB
 
 kept = []
-print(held_after_step(20), held_after_step(200), *[held_after_step(n % 25) for n in range(500)])
+print(held_after_step(20), held_after_step(200), *[held_after_step(60 * (n % 3)) for n in range(12)])
 """
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="no glibc")
-def test_freed_blocks_are_kept_up_to_a_bound_over_500_steps():
+def test_freed_blocks_are_kept_up_to_a_bound_at_every_step():
     done = subprocess.run([sys.executable, "-c", STEPS], capture_output=True, check=True)
     few, many, *later = map(int, done.stdout.split())
     assert few >= 30  # kept, so that the next step need not ask for them
     assert many < 20  # 400 MB were freed: returned
-    assert max(later) <= many + 64
+    assert max(later) <= many + 64  # some free up to 240 MB
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,15 @@ from helpers.cases import cases
 from helpers.runs import NAMES, make_features
 
 
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    """Features of one collection; read-only."""
+    return make_features(tmp_path_factory.mktemp("data"), "layout:xla:random", NAMES | {"train": ("a", "b")})
+
+
 @pytest.fixture
-def settings(tmp_path, undrawn):
+def settings(features, tmp_path):
     """A small network on one collection."""
-    features = make_features(tmp_path, "layout:xla:random", NAMES | {"train": ("a", "b")})
     small = {"epochs": 1, "hidden_channels": 8, "device": "cpu", "evaluate_every": 1}
     return TrainSettings(features=[str(features.folder)], folder=str(tmp_path / "cold"), **small)
 

@@ -27,16 +27,16 @@ def settings(features, tmp_path):
 
 
 def variant(settings, name):
-    changes = {"head_epochs": 2} if VARIANTS[name].head else {}
+    changes = {"head_epochs": 2} if VARIANTS[name].head else {"epochs": 2}
     return settings.replace(segment_training=name, **changes)
 
 
 @pytest.mark.parametrize("name", ["gst", "gst+ed", "gst+efd"])
 def test_an_interrupted_training_equals_one_that_was_not(settings, tmp_path, capsys, name):
-    """Two trainings of four epochs, a segment a step, take its seconds."""
+    """Two trainings, a segment a step, take its seconds."""
     settings = variant(settings, name)
     train_gnn(settings)
-    epochs = 3 if VARIANTS[name].head else 1  # of four; with +f the last two are those of the head
+    epochs = 3 if VARIANTS[name].head else 1  # of two; with +f of four, the last two those of the head
     other = into(settings, tmp_path / "other")
     train_until(other, "run_epoch", epochs)
     train_gnn(other)

@@ -133,11 +133,11 @@ def precision(request, monkeypatch):
 
 @pytest.mark.parametrize("precision", ["float32", "float16"], indirect=True)
 def test_a_run_learns_that_one_nodes_layout_decides(settings, tmp_path, precision):
-    """It takes 60 epochs until both rankings are nearly right."""
-    settings = settings.replace(hidden_channels=16, epochs=60, dropout=0.0, learning_rate=1e-2)
+    """It takes 30 epochs until both rankings are nearly right."""
+    settings = settings.replace(hidden_channels=16, epochs=30, dropout=0.0, learning_rate=2e-2)
     manifest = train_gnn(settings.replace(configs_per_step=24, evaluate_every=10))
     history = lines_of(tmp_path)
-    assert [row["epoch"] for row in history] == [10, 20, 30, 40, 50, 60]
+    assert [row["epoch"] for row in history] == [10, 20, 30]
     assert history[-1]["loss"] < history[0]["loss"]
 
     dataset = read_graphs(settings)

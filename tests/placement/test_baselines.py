@@ -175,7 +175,7 @@ def test_a_search_cools_from_a_start_that_does_not_fit_into_memory():
     assert max(costs[0]) <= 1.05 * max(costs[1])
 
 
-def test_what_does_not_fit_into_memory_has_no_cost_in_the_file(tmp_path):
+def test_what_does_not_fit_into_memory_has_no_cost_in_the_file(tmp_path, undrawn):
     graph = random_graph(3, 12)
     limit = 0.6 * float((graph.output_bytes + graph.parameter_bytes).sum())
     settings = PlaceSettings(updates=0, search=120, out=str(tmp_path / "placed"))

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import product
 
@@ -86,20 +88,40 @@ def products(jaxpr):
 
 
 @cases("number, family", [*enumerate(FAMILIES + MORE)])
-def test_the_programs_of_a_family_trace(jax, number, family):
-    """The first variant; of every sixth family the last too, a larger training step.
+def test_the_network_of_a_family_traces(jax, monkeypatch, number, family):
+    """The first variant, without the gradient; a training step has up to three products for each of its own.
 
     Every tenth of the committed sample where the TPU compiler is not installed: JAX traces an unrolled
     network of a family in a second or more.
     """
+    from make_sample.zoo.layers import STEPS, Parameters
+
     if number % 10 and family in FAMILIES and not find_spec("libtpu"):
         return
+
+    def network_alone(network, inputs, dtype):
+        return partial(network, Parameters(dtype=dtype)), inputs
+
+    variant = family.small[0]
+    monkeypatch.setitem(STEPS, "network", network_alone)
+    network, inputs = family.build(replace(variant, step="network"))
+    jaxpr, outputs = jax.make_jaxpr(network, return_shape=True)(*inputs)
+    assert all(len(output) == variant.batch for output in jax.tree.leaves(outputs))
+    if not family.name.startswith("large_"):  # few layers, as each compiles for seconds
+        least, alike = (SMALLEST[family.source], 3) if variant.step == "forward" else (5, 2)
+        shapes = products(jaxpr.jaxpr)
+        assert shapes.total() >= least and max(shapes.values()) >= alike
+
+
+@cases("family", [f for n, f in enumerate(FAMILIES + MORE) if n % 12 == 0 or f.small[0].step == "adam"])
+def test_the_programs_of_a_family_trace(jax, family):
+    """The first variant and the last, a larger training step."""
 
     def types(tree):
         return [(array.shape, array.dtype) for array in tree]
 
     first, *_, last = family.small + family.small if family in MORE else family.small + family.large
-    for variant in (first, last) if number % 6 == 0 else (first,):
+    for variant in (first, last):
         function, arguments = PROGRAMS[f"{family.name}_{variant.label}"].build()
         jaxpr, outputs = jax.make_jaxpr(function, return_shape=True)(*arguments)
         if variant.step == "forward":
@@ -109,8 +131,7 @@ def test_the_programs_of_a_family_trace(jax, number, family):
             assert loss.shape == () and [types(w) for w in weights] == [
                 types(a) for a in arguments[: len(weights)]
             ]
-        large = family.name.startswith("large_")  # few layers, as each compiles for seconds
-        if variant in family.small and not large:  # layers of equal shapes, as TpuGraphs' networks have them
+        if variant in family.small:  # layers of equal shapes, as TpuGraphs' networks have them
             shapes = products(jaxpr.jaxpr)
             assert shapes.total() >= SMALLEST[family.source] and max(shapes.values()) >= 3
 
@@ -143,5 +164,13 @@ def test_a_network_computes_the_same_with_its_weights_in_one_vector(jax):
     x, size = normal(1, 32, 32, 3), {"width": 8, "depth": 1}
     weights = [normal(*s.shape) for s in parameter_shapes(lambda p, x: mixer(p, x, **size), x, dtype=x.dtype)]
     vector = np.concatenate([weight.ravel() for weight in weights])
-    found = one_vector(Parameters([vector]), x, inner="classifiers.mixer", **size)
-    np.testing.assert_allclose(found, mixer(Parameters(weights), x, **size), rtol=1e-5)
+
+    @jax.jit
+    def of_vector(vector, x):
+        return one_vector(Parameters([vector]), x, inner="classifiers.mixer", **size)
+
+    @jax.jit
+    def of_weights(weights, x):
+        return mixer(Parameters(weights), x, **size)
+
+    np.testing.assert_allclose(of_vector(vector, x), of_weights(weights, x), rtol=1e-5)

@@ -27,6 +27,7 @@ from helpers.search_spaces import choices
 
 pytest.importorskip("optuna", reason="optuna is not installed (pip install -e '.[test]')")
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 IDENTITY = {"program": "abc", "evaluator": "replay"}
 
 

@@ -351,7 +351,7 @@ def test_the_compiler_evaluates_its_own_default_first(dots, tmp_path, monkeypatc
     ],
 )
 def test_a_gain_is_one_over_the_program_as_the_user_compiles_it(
-    dots, tmp_path, monkeypatch, record, said, confirmed, value, constrained
+    dots, tmp_path, monkeypatch, undrawn, record, said, confirmed, value, constrained
 ):
     """Constraints that bind the default cost cycles: "3.8 % below the default" was 35 % above the program."""
     monkeypatch.setattr("fastslow_programs.program.program_settings.Labeller", ConstraintsCost)
