@@ -95,6 +95,16 @@ def test_a_tuned_step_trains_as_the_untuned_one(saved, trained, name):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+def test_the_second_step_is_not_compiled_again(saved, caplog):
+    """Its state is a result of the first one, on whose device JAX keeps it."""
+    _, state, batch, folder = saved("optax")
+    tuned = load_tuned(folder)
+    *state, _ = tuned(*state, *batch)
+    with jax.log_compiles():
+        tuned(*state, *batch)
+    assert not [line for line in caplog.messages if line.startswith("Compiling")]
+
+
 @cases("name", STEPS)
 def test_a_tuned_step_lives_in_a_loop_under_jit(saved, trained, name):
     _, state, batch, folder = saved(name)

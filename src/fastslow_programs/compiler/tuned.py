@@ -313,15 +313,34 @@ def _jax_function(
     exported = replace(jax.export.export(frame)(*parameters), mlir_module_serialized=portable, _get_vjp=None)
     guarded = _without_derivatives(exported.call)
     within = jax.jit(guarded)
-    if not options:
-        return within
-    alone = jax.jit(guarded, compiler_options=options)
+    alone = jax.jit(guarded, compiler_options=options) if options else within
 
     def call(*values):
         """Call it with its options of the compiler, or within a larger program, which has its own."""
-        return (within if _are_traced(values) else alone)(*values)
+        if _are_traced(values):
+            return within(*values)
+        with jax.ensure_compile_time_eval():  # these are values also where JAX traces what calls this
+            placed = _on_one_device(values)
+        return alone(*placed)
 
     return call
+
+
+def _on_one_device(values: Sequence[Any]) -> Sequence[Any]:
+    """Return arrays that are all committed to a device, as results of an exported function are.
+
+    Else the second step of a training, whose state is a result of the first one, would be compiled again.
+    """
+    import jax
+
+    def is_committed(value: Any) -> bool:
+        return isinstance(value, jax.Array) and value.committed
+
+    devices = {device for value in filter(is_committed, values) for device in value.devices()}
+    if len(devices) > 1:  # JAX takes them or says why not
+        return values
+    (device,) = devices or jax.device_put(0).devices()
+    return [value if is_committed(value) else jax.device_put(value, device) for value in values]
 
 
 def _without_derivatives(function: Callable) -> Callable:
