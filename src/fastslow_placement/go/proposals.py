@@ -58,7 +58,7 @@ def log_chance(logs: list[torch.Tensor], change: Change, movable: torch.Tensor) 
         movable: (U,) whether a unit has more than one option.
     """
     origin, choice = (torch.from_numpy(each)[None] for each in (change.origin, change.decision))
-    keys = _eagerness(logs, origin)[0].masked_fill(~movable, _NEVER)
+    keys = _eagerness(logs, origin, movable)[0]
     drawn = keys[change.units]
     rest = torch.logsumexp(keys.index_fill(0, change.units, _NEVER), 0)
     left = torch.logaddexp(drawn.flip(0).logcumsumexp(0).flip(0), rest)  # of the units not drawn before
@@ -67,15 +67,16 @@ def log_chance(logs: list[torch.Tensor], change: Change, movable: torch.Tensor) 
     return drawn - left + torch.where(change.follow > 0, target, moved)
 
 
-def _eagerness(logs: list[torch.Tensor], origin: torch.Tensor) -> torch.Tensor:
+def _eagerness(logs: list[torch.Tensor], origin: torch.Tensor, movable: torch.Tensor) -> torch.Tensor:
     """Return the logits with which units are drawn to change in each of the origins: (count, U).
 
-    They are the log-odds of another option over their mean, so that even a policy that is sure to keep
-    everything gives units to begin with. A hyperbolic tangent (arXiv:1611.09940) bounds them, so that no unit
-    is left out.
+    They are the log-odds of another option over the mean of the movable units, so that even a policy that is
+    sure to keep everything gives units to begin with. A hyperbolic tangent (arXiv:1611.09940) bounds them, so
+    that no movable unit is left out.
     """
     odds = _log_change(logs, origin) - log_probability(logs, origin)
-    return _CLIP * torch.tanh((odds - odds.mean(1, keepdim=True)) / _CLIP)
+    mean = odds[:, movable].mean(1, keepdim=True)
+    return (_CLIP * torch.tanh((odds - mean) / _CLIP)).masked_fill(~movable, _NEVER)
 
 
 def _log_change(logs: list[torch.Tensor], origin: torch.Tensor) -> torch.Tensor:
@@ -121,7 +122,7 @@ class Changes:
         """
         before = torch.from_numpy(start)
         noise = -torch.log(-torch.log(torch.rand(len(before), generator=generator).clamp(1e-9, 1 - 1e-7)))
-        keys = (noise + _eagerness(logs, before[None])[0]).masked_fill(~self.movable, _NEVER)
+        keys = noise + _eagerness(logs, before[None], self.movable)[0]
         kind, extent = torch.rand(2, generator=generator).tolist()
         region = kind < _REGIONS
         count = 1 if region else min(int(self.most**extent), int(self.movable.sum()))
