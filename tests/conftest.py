@@ -17,17 +17,16 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 import numpy as np
 import pytest
 from hypothesis import settings
-from joblib.externals.loky import backend
 
 from fastslow.core import artifacts, figures
 from fastslow.runs.features_folder import Features
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.workflow import forked_kernels
 from helpers.competition_files import write_data_root
-from helpers.forked_workers import FORKED
+from helpers.forked_workers import fork_workers
 from helpers.startup import sitecustomize  # noqa: F401 (for this process, which has begun)
 from helpers.undrawn import one_pixel
-from helpers.workspace import finished, home  # noqa: F401 (fixtures)
+from helpers.workspace import data_home, finished, home  # noqa: F401 (fixtures)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a shell starts so what it puts in the background; what the tests start and interrupt would inherit it
@@ -77,7 +76,7 @@ def forked_workers(request):
     """Fork workers from a process that has imported JAX."""
     with pytest.MonkeyPatch.context() as patch:
         if request.path.relative_to(Path(__file__).parent).as_posix() not in NOT_FORKED:
-            patch.setattr(backend, "get_context", lambda _: FORKED)
+            fork_workers(patch)
         yield
 
 

@@ -154,9 +154,8 @@ def test_a_kernel_is_forked_with_the_threads_of_its_step(tmp_path, monkeypatch):
     forked = "import sys, threadpoolctl as t; assert 'lightgbm' in sys.modules\n"
     forked += "assert 'fastslow.features' not in sys.modules\n"
     forked += "assert max(own['num_threads'] for own in t.threadpool_info()) == 3"
-    for number, source in enumerate(
-        [forked, forked, *["import sys; assert 'lightgbm' not in sys.modules"] * 2]
-    ):
+    new = "import sys; assert 'lightgbm' not in sys.modules"
+    for number, source in enumerate([forked, forked, new, new]):
         monkeypatch.setattr(forked_kernels, "_FORKS", number != 2)
         monkeypatch.setattr(forked_kernels, "_started", itertools.count(number < 3))
         execution.run_step(small_step(tmp_path / str(number), source))

@@ -44,7 +44,12 @@ FORKED = ForkedWorkers()
 FORKED.set_forkserver_preload(["jax", "fastslow_programs.compiler.bench", "fastslow.core.isolated"])
 
 
+def fork_workers(patch: pytest.MonkeyPatch) -> None:
+    """Let workers be forked until the patch is undone."""
+    patch.setattr(backend, "get_context", lambda _: FORKED)
+
+
 @pytest.fixture
 def forked(monkeypatch):
     """Fork workers in a test of a file whose others start new ones."""
-    monkeypatch.setattr(backend, "get_context", lambda _: FORKED)
+    fork_workers(monkeypatch)

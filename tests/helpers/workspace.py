@@ -103,6 +103,16 @@ def finished(tmp_path_factory) -> tuple[Path, SimpleNamespace]:
 
 
 @pytest.fixture
+def data_home(finished, tmp_path, monkeypatch) -> Path:
+    """A home with the data of the finished home and no run, as this process's own."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "data").symlink_to(finished[0] / "data")
+    for name, value in environment(tmp_path / "home").items():
+        monkeypatch.setenv(name, value)
+    return tmp_path / "home"
+
+
+@pytest.fixture
 def home(finished, tmp_path, monkeypatch) -> Path:
     """A copy of the finished home, as this process's own."""
     shutil.copytree(finished[0], tmp_path / "home")

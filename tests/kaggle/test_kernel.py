@@ -15,27 +15,20 @@ from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.kaggle import api_process, client, code_dataset, kernel
 from helpers.cases import cases
 from helpers.kaggle_stub import DROP, KaggleStub, call_here, clean_environment
-from helpers.workspace import environment
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 COMMAND = ("kaggle", "name=smoke")
 LOG = [f"line {number}\n" for number in range(30)]
-
-
 PARTS = code_dataset._PARTS
 LEFT = ("runs/smoke/run.json", "runs/smoke/ranker-tile", "runs/smoke/ensemble-tile", "submissions/smoke")
 """What the notebook leaves: a small part of a run, since every file is a request."""
 
 
 @pytest.fixture
-def home(finished, tmp_path, monkeypatch):
+def home(data_home):
     """A home with the data alone."""
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "data").symlink_to(finished[0] / "data")
-    for name, value in environment(tmp_path / "home").items():
-        monkeypatch.setenv(name, value)
-    return tmp_path / "home"
+    return data_home
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def features(tmp_path_factory):
 
 
 @pytest.fixture
-def settings(features, tmp_path):
+def settings(features, tmp_path, undrawn):
     """A small network on one collection."""
     small = {"epochs": 1, "hidden_channels": 8, "device": "cpu", "evaluate_every": 1}
     return TrainSettings(features=[str(features.folder)], folder=str(tmp_path / "cold"), **small)

@@ -46,13 +46,10 @@ def smoke(finished, tmp_path_factory):
 
 
 @pytest.fixture
-def packed(smoke, finished, tmp_path, monkeypatch):
+def packed(smoke, data_home, tmp_path, monkeypatch):
     """A copy of it in place of the models in the package, in a home with data and no run."""
     archive, stored, seen = smoke
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "data").symlink_to(finished[0] / "data")
-    for name, folder in (("FASTSLOW_HOME", "home"), ("XDG_CACHE_HOME", "cache")):
-        monkeypatch.setenv(name, str(tmp_path / folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(packaged, "FOLDER", tmp_path / "models")
     return shutil.copytree(archive.parent, packaged.FOLDER) / archive.name, stored, seen
 
@@ -73,19 +70,19 @@ def test_they_predict_as_the_run_did(packed):
         assert all(np.array_equal(vars(packed_seen)[key], vars(again)[key]) for key in vars(packed_seen))
 
 
-def test_they_are_named_by_a_word_wherever_a_run_is(packed, tmp_path):
+def test_they_are_named_by_a_word_wherever_a_run_is(packed, data_home):
     """MODELS=package was taken, and RUN=package looked for a folder of that name."""
-    home, folder = tmp_path / "home", packaged.packaged_models()
+    folder = packaged.packaged_models()
     assert runs_folder(PACKAGED) == folder == fastslow.load_models(PACKAGED).folder
-    write_npz(home / "program.npz", layout_arrays(3, dots=4, configs=12))
+    write_npz(data_home / "program.npz", layout_arrays(3, dots=4, configs=12))
     used = folder / "ensemble-layout-xla-random"
     assert RankSettings(source="program.npz", run=PACKAGED).find_run() == used
     assert TuneSettings(source="program.npz", run=PACKAGED).find_run() == used
-    (home / "list.csv").write_text("program,weight\nprogram.npz,1\n")
+    (data_home / "list.csv").write_text("program,weight\nprogram.npz,1\n")
     ((tuned, _),) = FleetSettings(fleet="list.csv", run=PACKAGED).read()
     assert tuned.find_run() == used
-    assert fastslow.rank(home / "program.npz", models=PACKAGED).run == f"{folder.name}/{used.name}"
-    assert fastslow.tune(home / "program.npz", models=PACKAGED, evaluations=2).best
+    assert fastslow.rank(data_home / "program.npz", models=PACKAGED).run == f"{folder.name}/{used.name}"
+    assert fastslow.tune(data_home / "program.npz", models=PACKAGED, evaluations=2).best
 
 
 def test_rankers_of_another_run_decide_where_networks_have_no_weight(home, tmp_path, monkeypatch):
