@@ -4,7 +4,7 @@
 sample's train and valid programs without the zoo's architectures, each on three drawn machines
 (``common/held_out_placement.py``). Ten sets of weights are learned; a program takes the best of their ten
 placements. First ten of ``--drawn`` random sets are chosen one after the other, each so that the mean
-logarithm of the best cost is least. Then ``--steps`` changes of one set lower it. No search, no policy and no
+logarithm of the best cost is least. Then ``--steps`` changes of one set lower it. No search and no
 start is involved, and costs come from the schedule's model, as everywhere in this package.
 
 ``--write`` learns from train and valid and writes ``list_placement.json``. The present one was written with

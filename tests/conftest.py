@@ -49,7 +49,7 @@ benchmarks/test_rehearsal tuning/test_tune networks/test_distributed sample_fact
 tuning/test_user_space kaggle/test_upload kaggle/test_kernel tuning/test_read_settings kaggle/test_client
 core/test_dask_cluster commands/test_place features/test_build core/test_isolated ranking/test_packaged
 commands/test_measure benchmarks/test_options_gain benchmarks/test_does_it_help front/test_readme
-benchmarks/test_models compiler/test_compile_pool front/test_cli placement/test_policy
+benchmarks/test_models compiler/test_compile_pool front/test_cli
 workflow/test_published_presets bad_input/test_security
 """
 """The files that take four CPU seconds and more, the longest first, so that the last ones end together; the

@@ -36,6 +36,11 @@ def held_out() -> list[PlacementProblem]:
     return [problem for path in _programs(TEST) for problem in _on_machines(path, 1)]
 
 
+def program_paths() -> dict[str, Path]:
+    """Return the layout file of each of the sample's test programs, by name."""
+    return {path.stem: path for path in _programs(TEST)}
+
+
 def to_learn_from(split: str, machines: int = 3) -> list[PlacementProblem]:
     """Return the placements of the sample's train or valid programs, each on some drawn machines.
 

@@ -184,12 +184,12 @@ COMMANDS = {
         examples=("list.csv evaluations=500",),
     ),
     "place": Command(
-        "Place, schedule or fuse a program on several devices with GO and compare it with other methods",
+        "Place, schedule or fuse a program on several devices with rules and a search, and compare them",
         "fastslow_placement.settings:PlaceSettings",
         "fastslow_placement.command:place_program",
         repository=True,
         first="source",
-        main="source devices task device memory updates search seed out",
+        main="source devices task device memory search seed out",
         examples=("model.py:make devices=4 device=h100", "program.hlo", "zoo:transformer_2 task=joint"),
     ),
     "sample": Command(

@@ -1,1 +1,1 @@
-"""Placement, scheduling and fusion of compiler graphs: problems, baselines and the policy GO."""
+"""Placement, scheduling and fusion of compiler graphs: problems, rules and searches."""

@@ -28,8 +28,7 @@ def place(
         *arguments: Arguments of the function: arrays or ``jax.ShapeDtypeStruct``; nothing is computed.
         keywords: Its keyword arguments.
         out: Folder to write to what the command writes; by default nothing is written.
-        **settings: Settings of ``fastslow place``, such as ``devices=4, device="h100"``; ``updates`` is 0
-            here: learning within a search does not pay.
+        **settings: Settings of ``fastslow place``, such as ``devices=4, device="h100"``.
 
     Returns:
         The placement: ``table`` (the methods), ``words()``, ``gain``, ``figures()``, and ``staged()``, the
@@ -40,7 +39,7 @@ def place(
         DataError: The source is missing or broken, or JAX cannot trace the function.
     """
     require_keywords(keywords)
-    values = {"updates": 0} | settings | ({"out": str(Path(out).expanduser().absolute())} if out else {})
+    values = settings | ({"out": str(Path(out).expanduser().absolute())} if out else {})
     is_path = isinstance(source, str | Path)
     if callable(source) or (not is_path and is_staged(source)):
         place_settings = PlaceSettings(source=getattr(source, "__name__", type(source).__name__), **values)

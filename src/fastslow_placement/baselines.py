@@ -1,4 +1,4 @@
-"""Rules that learn nothing: one device, the split by hand, METIS, m-ETF."""
+"""Rules that search nothing: one device, the split by hand, METIS, m-ETF, greedy fusion."""
 
 import contextlib
 import ctypes
@@ -12,8 +12,10 @@ import numpy as np
 
 from fastslow.core.errors import SettingsError
 from fastslow_placement.base.problem import Problem
+from fastslow_placement.base.search import best_of
+from fastslow_placement.programs.joint import JointProblem
 from fastslow_placement.programs.list_placement import m_etf
-from fastslow_placement.programs.problems import PlacementProblem
+from fastslow_placement.programs.problems import FusionProblem, PlacementProblem
 
 
 def one_device(problem: Problem) -> np.ndarray:
@@ -80,12 +82,23 @@ def _stdout_to_stderr() -> Iterator[None]:
         os.close(stdout)
 
 
+GREEDY, BEST_START = "greedy fusion", "best placement by rules"
 PLACEMENT_RULES: dict[str, Callable[[PlacementProblem], np.ndarray]] = {
     "one device": one_device,
     "human": by_hand,
     "METIS": metis,
     "m-ETF": m_etf,
 }
+
+
+def greedy_fusion(problem: FusionProblem) -> np.ndarray:
+    """Return the decision ``(N,)`` that fuses each operator, in topological order, where it saves time."""
+    return problem.greedy
+
+
+def best_placement(problem: JointProblem) -> np.ndarray:
+    """Return the best of a joint problem's starts ``(3 N,)``: placements by rules, with greedy fusion."""
+    return best_of(problem, problem.starts).decision
 
 
 def rules_of(problem: Problem) -> dict[str, Callable[[Any], np.ndarray]]:
@@ -96,6 +109,10 @@ def rules_of(problem: Problem) -> dict[str, Callable[[Any], np.ndarray]]:
     rules: dict[str, Callable] = {"default": by_hand}
     if isinstance(problem, PlacementProblem):
         rules = dict(PLACEMENT_RULES)
+    if isinstance(problem, FusionProblem):
+        rules[GREEDY] = greedy_fusion
+    if isinstance(problem, JointProblem):
+        rules[BEST_START] = best_placement
     if find_spec("pymetis") is None:
         rules.pop("METIS", None)
     return rules

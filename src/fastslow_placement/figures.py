@@ -1,4 +1,4 @@
-"""Figures of a placed program: devices and links over time, memory over time, learning."""
+"""Figures of a placed program: devices and links over time, memory over time, the search."""
 
 from textwrap import fill
 
@@ -9,9 +9,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from fastslow.core.figures import (
     DEFAULT,
-    ENSEMBLE,
     FURTHER,
-    NETWORK,
     RULE,
     WIDTH,
     in_style,
@@ -23,8 +21,6 @@ from fastslow_placement.programs.problems import PlacementProblem, SchedulingPro
 from fastslow_placement.programs.schedule import Timeline, memory_profile
 
 _BUSY, _LINK = FURTHER[0], FURTHER[1]
-_POLICY, _THEN_SEARCHED = "GO", "GO, then search"
-_CURVES = {_POLICY: NETWORK, _THEN_SEARCHED: ENSEMBLE}  # the colours of other searches follow
 _DEVICES = (*FURTHER[:2], "#332288", "#999933", FURTHER[2])
 _LINE = 80  # characters below a figure
 _WORST = 2.0  # times the default's cost; a worse rule is named and not drawn
@@ -148,11 +144,10 @@ def _draw_limit(axes: Axes, limit: float) -> None:
 
 
 @in_style
-def plot_learning(placed) -> Figure:
-    """Plot the best cost over the number of evaluations of the policy and the searches, and of all methods.
+def plot_search(placed) -> Figure:
+    """Plot the best cost over the number of evaluations of the search, and of all methods.
 
-    A search that starts from what the policy found begins where the policy's evaluations end. Rules evaluate
-    once: they are dots in the lower panel, beside the final costs of the searches.
+    Rules evaluate once: they are dots in the lower panel, beside the final cost of the search.
 
     Args:
         placed: A :class:`fastslow_placement.place.Placed`.
@@ -160,18 +155,15 @@ def plot_learning(placed) -> Figure:
     baseline, methods = placed.problem.baseline, placed.found
     costs = {name: one.cost / baseline for name, one in methods.items()}
     curves = {name: one for name, one in methods.items() if one.evaluations > 1 and one.history}
-    others = [name for name in curves if name not in _CURVES]
-    colours = _CURVES | {name: FURTHER[place % len(FURTHER)] for place, name in enumerate(others)}
+    colours = {name: FURTHER[place % len(FURTHER)] for place, name in enumerate(curves)}
     drawn = {name: cost for name, cost in costs.items() if name in curves or cost <= _WORST}
     figure = Figure(figsize=(WIDTH, 3.4 + 0.2 * len(drawn)), layout="constrained")
     upper, lower = figure.subplots(2, 1, height_ratios=(3, 0.5 + 0.2 * len(drawn)))
     ends = {}
     for name, one in curves.items():
-        before = methods[_POLICY].evaluations if name == _THEN_SEARCHED and _POLICY in methods else 0
         counts, values = zip(*one.history, (one.evaluations, one.cost), strict=True)
-        places = np.array(counts) + before
         upper.step(
-            places,
+            counts,
             np.array(values) / baseline,
             "o-",
             where="post",
@@ -180,11 +172,10 @@ def plot_learning(placed) -> Figure:
             label=name,
             color=colours[name],
         )
-        ends[name] = (places[-1], costs[name], colours[name])
+        ends[name] = (counts[-1], costs[name], colours[name])
     upper.axhline(1, color=DEFAULT, linestyle="--")
     default = "default (human)" if "human" in methods else "default"
-    label = "evaluations (GO, then search: GO's included)"
-    upper.set(xscale="log", ylabel=f"best cost / {default}", xlabel=label)
+    upper.set(xscale="log", ylabel=f"best cost / {default}", xlabel="evaluations")
     first, last = upper.get_xlim()
     steps = (1,) if last / first > _MANY_DECADES else (1, 2, 5)
     upper.xaxis.set_major_locator(LogLocator(subs=steps))

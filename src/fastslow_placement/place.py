@@ -1,4 +1,4 @@
-"""Place, schedule or fuse one program with every rule, search and the policy, and compare them."""
+"""Place, schedule or fuse one program with every rule and a search, and compare them."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from matplotlib.figure import Figure
 
 from fastslow.core.artifacts import Artifact, read_manifest
@@ -24,9 +23,7 @@ from fastslow_placement.base.problem import Problem
 from fastslow_placement.base.search import Found, anneal, best_of
 from fastslow_placement.baselines import rules_of
 from fastslow_placement.explain import ONE_DEVICE, decision_table, device_table, explain, gains
-from fastslow_placement.figures import plot_decision, plot_learning, plot_memory
-from fastslow_placement.go.policy import Policy, torch_threads
-from fastslow_placement.go.ppo import Trainer, zero_shot
+from fastslow_placement.figures import plot_decision, plot_memory, plot_search
 from fastslow_placement.jax_program import JaxProgram
 from fastslow_placement.programs.fusion import contract
 from fastslow_placement.programs.joint import JointProblem
@@ -41,12 +38,11 @@ from fastslow_programs.program.user_program import Source
 TABLE, DECISION = "comparison.csv", "decision.json"
 PAGE = "placement.html"
 PLACEMENT, DEVICE_TABLE, WORDS = "placement.csv", "devices.csv", "explanation.txt"
-PICTURES = {"decision.png": plot_decision, "memory.png": plot_memory, "learning.png": plot_learning}
-POLICY, SEARCHED, REGIONS = "GO", "GO, then search", "annealing of regions"
-LEARNED = "learned list scheduler"
+PICTURES = {"decision.png": plot_decision, "memory.png": plot_memory, "search.png": plot_search}
+REGIONS, ANNEALING, LEARNED = "annealing of regions", "annealing", "learned list scheduler"
 _EQUAL = 1e-9  # of a cost: closer ones are equal
 _SIMULATED = 100_000_000  # operators that a search simulates at most: minutes
-_SLOWER = 60  # by which the evaluations of the search are divided where they take longer
+_SLOWER = 24  # by which the evaluations of the search are divided where they take longer
 
 
 @dataclass(frozen=True)
@@ -146,7 +142,7 @@ class Placed(Shown):
         else:
             drawn.append(("Which options are taken?", plot_decision))
         if max(costs) > min(costs) * (1 + _EQUAL):
-            drawn.append(("What did each method find?", plot_learning))
+            drawn.append(("What did each method find?", plot_search))
         return drawn
 
     def first_rows(self) -> pd.DataFrame:
@@ -157,7 +153,7 @@ class Placed(Shown):
         """Return the methods, the figures, and the words folded."""
         drawn = self.drawn
         heading = "Methods, the best first"
-        if len(self.found) > 1 and plot_learning not in [plot for _, plot in drawn]:
+        if len(self.found) > 1 and plot_search not in [plot for _, plot in drawn]:
             heading = "All methods end with the same cost"
         parts = [Section(heading, table_html(self.first_rows()))]
         parts += [Section(question, picture(plot(self))) for question, plot in drawn]
@@ -228,14 +224,15 @@ def read_problem(settings: PlaceSettings, program: JaxProgram | None = None) -> 
 
 
 def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | None = None) -> Placed:
-    """Run every rule, search and the policy on a problem.
-
-    The annealing of regions of a placement has as many evaluations as the policy and the search after it.
+    """Run every rule and the search on a problem.
 
     Args:
-        settings: Seed, evaluations and what else the methods read.
+        settings: Seed and evaluations of the search.
         problem: The placement, schedule or fusion to decide.
         program: The JAX program that the graph was made from, if it was.
+
+    Raises:
+        SettingsError: No method found a valid decision.
     """
     methods: dict[str, Found] = {}
     seconds: dict[str, float] = {}
@@ -249,15 +246,9 @@ def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | Non
 
     for name, rule in rules_of(problem).items():
         keep(name, lambda rule=rule: best_of(problem, rule(problem)[None]))
+    search, bounded = settings.search, ""
     if isinstance(problem, PlacementProblem):
         keep(LEARNED, lambda: best_of(problem, problem.learned_starts))
-    keep(POLICY, lambda: _learned(settings, problem))
-    learned = methods[POLICY]
-    seed = settings.seed
-    placed = isinstance(problem, PlacementProblem)
-    search = settings.search if placed else -(-settings.search // _SLOWER)
-    bounded = ""
-    if isinstance(problem, PlacementProblem):
         most = max(_SIMULATED // len(problem.graph), 1)
         if search > most:
             bounded = (
@@ -265,31 +256,20 @@ def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | Non
                 f" {len(problem.graph):,} operators, and a search about {_SIMULATED:,} at most."
             )
             search = most
-        evaluations = max(learned.evaluations, 1) + search
-        keep(REGIONS, lambda: anneal_regions(problem, evaluations, seed))
-    if search:
-        method = anneal_regions if placed else anneal
-        keep(SEARCHED, lambda: method(problem, search, seed, learned.decision))
+
+        def regions() -> Found:
+            """Anneal from the best of the rules and of the problem's starts."""
+            starts = [problem.starts, [rule.decision for rule in methods.values()]]
+            start = best_of(problem, np.concatenate(starts)).decision
+            return anneal_regions(problem, search, settings.seed, start)
+
+        if search:
+            keep(REGIONS, regions)
+    elif search:
+        keep(ANNEALING, lambda: anneal(problem, -(-search // _SLOWER), settings.seed))
     if not any(np.isfinite(one.cost) for one in methods.values()):
         raise SettingsError(f"no method found a valid decision for {problem.name!r}; raise memory or devices")
     return Placed(problem, methods, seconds, program, bounded)
-
-
-def _learned(settings: PlaceSettings, problem: Problem) -> Found:
-    """Return the best decision that the policy sampled."""
-    torch.manual_seed(settings.seed)
-    policy = Policy()
-    if not settings.updates:
-        with torch_threads(settings.threads):
-            return zero_shot(policy, problem, settings.samples)
-    with torch_threads(settings.threads), progress(total=settings.updates, desc="GO", unit="update") as bar:
-
-        def report(trainer: Trainer) -> None:
-            bar.update()
-            ratio = trainer.found.cost / problem.baseline
-            bar.set_postfix(best=f"{ratio:.3f} of baseline", refresh=False)
-
-        return Trainer(policy, problem, settings, settings.seed).run(settings.updates, report)
 
 
 def place_and_write(settings: PlaceSettings) -> Placed:
@@ -366,11 +346,15 @@ def load_placed(
 
     Raises:
         SettingsError: JAX is not installed, or ``folder`` is no path.
-        DataError: The folder holds no placement, or one of another function.
+        DataError: The folder holds no placement, or one of another function or another version of fastslow.
     """
     folder = find_typed(path_text("folder", folder))
-    manifest = read_manifest(folder, "Place it again with out=")
-    settings = PlaceSettings(**manifest["settings"])
+    again = "Place it again with out="
+    manifest = read_manifest(folder, again)
+    try:
+        settings = PlaceSettings(**manifest["settings"])
+    except SettingsError as error:
+        raise DataError(folder, f"was placed by another version of fastslow ({error})", again) from None
     program = read_function(settings)
     if function:
         program = JaxProgram(function, arguments, settings.source, keywords)

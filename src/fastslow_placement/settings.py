@@ -1,45 +1,73 @@
 """Settings of placing one program."""
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from annotated_types import Ge, Le
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import file_digest
 from fastslow.core.input_files import check_regular
-from fastslow.core.settings import NonNegative, NonNegativeFloat, Unread, resolve, unkeyed
+from fastslow.core.settings import NonNegative, NonNegativeFloat, Settings, Unread, resolve, unkeyed
 from fastslow_placement.base.stored_programs import PROGRAMS
-from fastslow_placement.go.schedule import Schedule
 from fastslow_placement.programs.roofline import DEVICES, Device, read_device
 
 ZOO = "zoo:"
 _KINDS = "Give an HLO file, a competition npz, model.py:FUNCTION, or zoo:NAME"
 
 
-class LearningSettings(Schedule):
-    """Settings of GO's learning and of the devices."""
+class PlaceSettings(Settings):
+    """Settings of placing, scheduling or fusing one program."""
 
-    group_title = "devices"
-
+    source: str = "zoo:transformer_2"
+    """Program: an HLO file (any kind that ``make convert`` reads), a competition npz, ``model.py:make`` for a
+    JAX function, or ``zoo:NAME`` for a stored program."""
+    task: Literal["placement", "scheduling", "fusion", "joint"] = "placement"
+    """Decision for each operator; scheduling keeps the placement by layers, joint decides all three."""
     devices: Annotated[int, Ge(1), Le(256)] = 4
     """Number of devices."""
     device: str = "p100"
-    """Device whose roofline and links give times: p100 (as GO), v100, a100, h100, v5e, tpu-v3 (a core of a
-    pod slice), cpu, or a JSON file of its constants: name, flops_per_second, bytes_per_second, memory,
+    """Device whose roofline and links give times: p100, v100, a100, h100, v5e, tpu-v3 (a core of a pod
+    slice), cpu, or a JSON file of its constants: name, flops_per_second, bytes_per_second, memory,
     launch_seconds, link_bytes_per_second, link_seconds, clock."""
     memory: NonNegativeFloat = 0.0
     """Memory limit of each device in bytes; 0 takes the device's own."""
     seed: NonNegative = 0
-    """Seed of weights, samples and searches."""
-    threads: Annotated[int, Ge(0), Le(256)] = unkeyed(1)
-    """Threads of torch; 0 leaves them to torch. On small programs two only wait for each other."""
+    """Seed of the search."""
+    search: NonNegative = 60_000
+    """Decisions that the search (annealing) evaluates; 0 leaves it out. Tasks other than placement have a
+    twenty-fourth, as their evaluations take longer. A search of a placement simulates at most 100 million
+    operators. For a program of 40,000 operators these are 2,500 evaluations, and the result tells it."""
+    out: str = unkeyed("runs/placement")
+    """Folder under which the result has a folder of its own."""
 
     def check(self) -> None:
         """Validate constraints between fields."""
         super().check()
         known = self.device in DEVICES or self.device.endswith(".json")
         self.require(known, "device", f"one of {', '.join(DEVICES)}, or a JSON file")
+
+    def unread(self) -> Unread:
+        """Return the settings that the task does not read; without a search the seed too."""
+        unread: dict[str, tuple[str, str]] = {}
+        if self.task == "fusion":
+            why = "on a fusion, which is for one device", "choose another task"
+            unread |= dict.fromkeys(("devices", "memory"), why)
+        if not self.search:
+            unread["seed"] = "without a search", "set search"
+        return unread
+
+    def check_typed(self) -> None:
+        """Refuse a program or a device's file that is not there."""
+        typed = self.typed()
+        _ = typed.path
+        read_device(typed.device)
+
+    def typed(self) -> Self:
+        """Return the settings that a user typed, whose relative paths start at the working folder."""
+        paths = ["out"] + ["source"] * (not self.source.startswith(ZOO))
+        paths += ["device"] * self.device.endswith(".json")
+        return self.from_working_folder(*paths)
 
     @property
     def device_model(self) -> Device:
@@ -54,58 +82,6 @@ class LearningSettings(Schedule):
     def device_inputs(self) -> dict[str, str]:
         """Digest of the device's file, if it is one."""
         return {} if self.device in DEVICES else {"device": file_digest(resolve(self.device))}
-
-
-class PlaceSettings(LearningSettings):
-    """Settings of placing, scheduling or fusing one program."""
-
-    main: ClassVar[tuple[str, ...]] = (
-        "source",
-        "task",
-        "devices",
-        "device",
-        "memory",
-        "out",
-        "seed",
-        "updates",
-        "samples",
-        "search",
-    )
-
-    source: str = "zoo:transformer_2"
-    """Program: an HLO file (any kind that ``make convert`` reads), a competition npz, ``model.py:make`` for a
-    JAX function, or ``zoo:NAME`` for a stored program."""
-    task: Literal["placement", "scheduling", "fusion", "joint"] = "placement"
-    """Decision for each operator; scheduling keeps the placement by layers, joint decides all three."""
-    search: NonNegative = 60_000
-    """Evaluations of the search that follows the policy, as a row of its own, and of a placement as many more
-    of the annealing beside it; 0 leaves both out. Tasks other than placement have a sixtieth, as their
-    evaluations take longer. A search of a placement simulates at most 100 million operators. For a program of
-    40,000 operators these are 2,500 evaluations, and the result tells it."""
-    out: str = unkeyed("runs/placement")
-    """Folder under which the result has a folder of its own."""
-
-    def unread(self) -> Unread:
-        """Return the settings that the task does not read; without an update the epochs too."""
-        unread: dict[str, tuple[str, str]] = {}
-        if self.task == "fusion":
-            why = "on a fusion, which is for one device", "choose another task"
-            unread |= dict.fromkeys(("devices", "memory"), why)
-        if not self.updates:
-            unread["epochs"] = "without an update of the policy", "set updates"
-        return unread
-
-    def check_typed(self) -> None:
-        """Refuse a program or a device's file that is not there."""
-        typed = self.typed()
-        _ = typed.path
-        read_device(typed.device)
-
-    def typed(self) -> Self:
-        """Return the settings that a user typed, whose relative paths start at the working folder."""
-        paths = ["out"] + ["source"] * (not self.source.startswith(ZOO))
-        paths += ["device"] * self.device.endswith(".json")
-        return self.from_working_folder(*paths)
 
     @property
     def path(self) -> Path | None:

@@ -15,7 +15,7 @@ def test_a_program_is_placed_where_the_command_runs(tmp_path, monkeypatch, capfd
     monkeypatch.chdir(tmp_path)
     proto = HloProto(hlo_module=small_module(2))
     (tmp_path / "small.hlo.pb").write_bytes(proto.SerializeToString())
-    words = ["place", "small.hlo.pb", "devices=2", "updates=2", "search=20", "out=placed", "--json"]
+    words = ["place", "small.hlo.pb", "devices=2", "search=60", "out=placed", "--json"]
     assert cli.main(words) == 0
     printed = capfd.readouterr()
     assert printed.err.startswith("Whole operators go to devices, and none is split")

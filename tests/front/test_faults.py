@@ -169,12 +169,13 @@ def test_a_kernel_is_forked_with_the_threads_of_its_step(tmp_path, monkeypatch):
 def test_a_process_that_still_imports_ends_with_the_one_that_started_it(tmp_path, code):
     (tmp_path / "ipykernel").mkdir()
     (tmp_path / "ipykernel/__init__.py").write_text("open('begun', 'w'); import time; time.sleep(600)")
-    start = "import os, subprocess, sys; from fastslow.workflow.forked_kernels import _leashed; "
-    start += f"print(subprocess.Popen(_leashed({code!r}, '0'), stdout=subprocess.DEVNULL).pid, flush=True); "
-    start += "import pathlib, time\nwhile not pathlib.Path('begun').exists(): time.sleep(0.05)"
+    start = "import pathlib, subprocess, time; from fastslow.workflow.forked_kernels import _leashed; "
+    start += f"p = subprocess.Popen(_leashed({code!r}, '0'), stdout=subprocess.DEVNULL); print(p.pid)\n"
+    start += "while p.poll() is None and not pathlib.Path('begun').exists(): time.sleep(0.05)"
     path = os.pathsep.join([str(tmp_path), *sys.path])
     words = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": path}, "text": True}
     number = int(subprocess.run([sys.executable, "-c", start], stdout=subprocess.PIPE, **words).stdout)
+    assert (tmp_path / "begun").exists()
     with contextlib.suppress(psutil.NoSuchProcess):
         orphan = psutil.Process(number)
         try:

@@ -78,7 +78,7 @@ ROOMS = {
         "training",
     ),
     "fastslow.features": ("nodes", "configs"),
-    "fastslow_placement": ("base", "programs", "go"),
+    "fastslow_placement": ("base", "programs"),
 }
 """Sub-packages, each of which imports the ones before it when it is imported."""
 OPTIONAL = ("fastslow.networks.published", "fastslow.networks.segments")

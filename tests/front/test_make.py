@@ -163,7 +163,7 @@ CALLS = {  # what is typed, and what Python is called with; a list where a value
         "configs=200",
         "seed=1",
     ],
-    ("place", "SRC=a b.hlo", "DEVICES=4", "OUT=/my data", "SET=task=joint updates=5"): [
+    ("place", "SRC=a b.hlo", "DEVICES=4", "OUT=/my data", "SET=task=joint search=5"): [
         "-m",
         "fastslow",
         "place",
@@ -171,7 +171,7 @@ CALLS = {  # what is typed, and what Python is called with; a list where a value
         "devices=4",
         "out=/my data",
         "task=joint",
-        "updates=5",
+        "search=5",
     ],
     ("sample", "SIZE=large", "SET=processes=4 seed=1"): "-m fastslow sample size=large processes=4 seed=1",
     ("tune", "SRC=x.pb", "RUN=none", "OUT=/my data", "SET=evaluations=9"): [

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from fastslow_placement.base.problem import Problem
 from fastslow_placement.programs.cost_graph import CostGraph, build
 from fastslow_placement.programs.roofline import Device
 
@@ -105,3 +106,8 @@ def slow_peak(graph: CostGraph, placement, start, finish, sent, devices: int) ->
                 used += graph.output_bytes[n] * (first <= middle < max(until))
             peak[d] = max(peak[d], used)
     return peak
+
+
+def drawn(problem: Problem, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Random decisions (count, U) int64: any option of a unit is equally likely."""
+    return (rng.random((count, len(problem.choices))) * problem.choices).astype(np.int64)

@@ -10,37 +10,54 @@ import pytest
 
 from fastslow_placement import place
 from fastslow_placement.base.search import anneal, best_of
-from fastslow_placement.baselines import PLACEMENT_RULES, metis
-from fastslow_placement.place import DECISION, POLICY, REGIONS, SEARCHED, compare, write_placed
+from fastslow_placement.baselines import GREEDY, PLACEMENT_RULES, metis, rules_of
+from fastslow_placement.place import ANNEALING, DECISION, LEARNED, REGIONS, compare, write_placed
 from fastslow_placement.programs import list_placement
+from fastslow_placement.programs.fusion import fuse
+from fastslow_placement.programs.joint import JointProblem
 from fastslow_placement.programs.list_placement import M_ETF, WEIGHTS, learned_weights, list_placements, m_etf
-from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
+from fastslow_placement.programs.problems import FusionProblem, PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.region_search import anneal_regions
 from fastslow_placement.settings import PlaceSettings
 from helpers.cases import cases
-from helpers.cost_graphs import DEVICE, random_graph
+from helpers.cost_graphs import DEVICE, drawn, random_graph
 
 
 def every(problem):
     return np.array([*product(*map(range, problem.choices))])
 
 
-@pytest.mark.parametrize("task", ["placement", "scheduling"])
-def test_the_search_of_a_placement_stands_beside_an_annealing_of_as_many_evaluations(task):
-    settings = PlaceSettings(task=task, updates=1, samples=8, search=120)
-    graph = random_graph(0, 8)
-    problem = PlacementProblem(graph, 2, DEVICE)
-    if task == "scheduling":
-        problem = SchedulingProblem(graph, problem.place(problem.default), 2, DEVICE)
-    count = {name: found.evaluations for name, found in compare(settings, problem).found.items()}
-    assert count[SEARCHED] > 0
-    assert count.get(REGIONS) == (count[POLICY] + count[SEARCHED] if task == "placement" else None)
+def problems(graph):
+    placement = PlacementProblem(graph, 2, DEVICE)
+    scheduling = SchedulingProblem(graph, placement.place(placement.default), 2, DEVICE)
+    return [placement, scheduling, FusionProblem(graph, DEVICE), JointProblem(graph, 2, DEVICE)]
+
+
+@cases("task", range(4))
+def test_the_search_of_each_task_has_its_budget_and_is_not_behind_the_rules(task):
+    problem = problems(random_graph(0, 8))[task]
+    rules = [*rules_of(problem), *[LEARNED] * (task == 0)]
+    search, evaluations = (REGIONS, 1200) if task == 0 else (ANNEALING, 50)
+    placed = compare(PlaceSettings(task=problem.task, search=1200), problem)
+    assert [*placed.found] == [*rules, search] and placed.found[search].evaluations == evaluations
+    assert all(placed.found[search].cost <= placed.found[rule].cost for rule in rules)
+    assert [*compare(PlaceSettings(task=problem.task, search=0), problem).found] == rules
+
+
+def test_greedy_fusion_is_beside_no_fusion_and_the_words_name_it():
+    graph = random_graph(2, 12)
+    problem = FusionProblem(graph, DEVICE)
+    placed = compare(PlaceSettings(task="fusion", search=240), problem)
+    greedy = fuse(graph, np.ones(12), DEVICE).total_seconds()
+    assert placed.found[GREEDY].cost == greedy < placed.found["default"].cost == graph.seconds.sum()
+    share = placed.found[placed.best].cost / greedy
+    assert f" and {share:.3f} of the best rule (greedy fusion)." in placed.words()[0]
 
 
 def test_the_search_of_a_large_program_is_cut_and_the_result_says_so(monkeypatch):
     monkeypatch.setattr(place, "_SIMULATED", 8 * 30)
-    placed = compare(PlaceSettings(updates=0, search=120), PlacementProblem(random_graph(0, 8), 2, DEVICE))
-    assert placed.found[SEARCHED].evaluations == 30
+    placed = compare(PlaceSettings(search=120), PlacementProblem(random_graph(0, 8), 2, DEVICE))
+    assert placed.found[REGIONS].evaluations == 30
     assert placed.words()[-1].startswith("The search was cut from 120 to 30 evaluations: each simulates 8 ")
 
 
@@ -147,8 +164,8 @@ def test_placements_of_the_learned_weights_are_starts_unless_they_are_not_wanted
 def test_searches_count_keep_the_best_and_find_the_best_of_all(search, seed):
     problem = PlacementProblem(random_graph(seed, 7), 2, DEVICE)
     optimum = problem.evaluate(every(problem)).order.min()
-    start = problem.draw(1, np.random.default_rng(seed))[0]
-    for found in (search(problem, 1000, seed), search(problem, 1000, seed, start)):
+    start = drawn(problem, 1, np.random.default_rng(seed))[0]
+    for found in (search(problem, 1000, seed), anneal_regions(problem, 1000, seed, start)):
         assert found.evaluations == 1000 and found.cost == pytest.approx(optimum)
         assert found.cost == problem.evaluate(found.decision[None]).order[0]
         costs = [cost for _, cost in found.history]
@@ -159,7 +176,8 @@ def test_searches_count_keep_the_best_and_find_the_best_of_all(search, seed):
 @cases("evaluations", [1, 2, 10, 40])
 def test_a_search_ends_at_its_budget(search, evaluations):
     problem = PlacementProblem(random_graph(0, 7), 2, DEVICE)
-    assert search(problem, evaluations, 0, problem.default).evaluations == evaluations
+    assert search(problem, evaluations, 0).evaluations == evaluations
+    assert anneal_regions(problem, evaluations, 0, problem.default).evaluations == evaluations
 
 
 def test_a_search_cools_from_a_start_that_does_not_fit_into_memory():
@@ -178,7 +196,7 @@ def test_a_search_cools_from_a_start_that_does_not_fit_into_memory():
 def test_what_does_not_fit_into_memory_has_no_cost_in_the_file(tmp_path, undrawn):
     graph = random_graph(3, 12)
     limit = 0.6 * float((graph.output_bytes + graph.parameter_bytes).sum())
-    settings = PlaceSettings(updates=0, search=120, out=str(tmp_path / "placed"))
+    settings = PlaceSettings(search=120, out=str(tmp_path / "placed"))
     placed = compare(settings, PlacementProblem(graph, 3, DEVICE, limit))
     write_placed(placed, settings)
     text = (Path(settings.folder) / DECISION).read_text()

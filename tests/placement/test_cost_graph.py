@@ -40,7 +40,6 @@ def test_nodes_are_renumbered_in_topological_order():
     graph = three([(2, 0), (0, 1), (2, 0)], seconds=[1, 2, 3], groups=[5, 5, 9])
     assert graph.seconds.tolist() == [3, 1, 2] and graph.edges.tolist() == [[0, 1], [1, 2]]
     assert graph.groups.tolist() == [1, 0, 0] and graph.critical_path == 6
-    assert graph.level.tolist() == [0, 1, 2]
 
 
 @cases("seed", range(5))

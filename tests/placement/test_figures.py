@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from fastslow.core.tables import number_text
 from fastslow_placement.explain import ONE_DEVICE, decision_table, device_table, explain, gains
-from fastslow_placement.figures import _gantt, _join_bars, plot_learning, plot_memory
+from fastslow_placement.figures import _gantt, _join_bars, plot_memory, plot_search
 from fastslow_placement.place import Placed
 from fastslow_placement.programs.problems import PlacementProblem
 from helpers.browser import check_page, open_page
@@ -70,25 +70,25 @@ def found_by(cost, evaluations, history, decision):
     return SimpleNamespace(cost=cost, evaluations=evaluations, history=history, decision=decision)
 
 
-def test_a_search_after_the_policy_begins_where_the_policy_ends_and_every_method_is_told_once():
+def test_a_search_is_a_curve_and_every_method_has_its_cost():
     placing = placed(1e9)
     problem, decision = placing.problem, placing.problem.default
     cost = problem.baseline
     placing.found.update(
         {
-            "GO": found_by(0.8 * cost, 48, [(1, cost), (30, 0.8 * cost)], decision),
-            "GO, then search": found_by(0.5 * cost, 100, [(1, 0.8 * cost), (60, 0.5 * cost)], decision),
+            "learned": found_by(0.8 * cost, 10, [(1, cost), (7, 0.8 * cost)], decision),
+            "annealing": found_by(0.5 * cost, 148, [(49, 0.8 * cost), (108, 0.5 * cost)], decision),
             "bad": found_by(9 * cost, 1, (), decision),
             "impossible": found_by(np.inf, 1, (), decision),
         }
     )
-    placing.best = "GO, then search"
-    upper, lower = plot_learning(placing).axes
+    placing.best = "annealing"
+    upper, lower = plot_search(placing).axes
     lines = {line.get_label(): line for line in upper.lines if not line.get_label().startswith("_")}
-    assert lines["GO, then search"].get_xdata().tolist() == [49, 108, 148]
+    assert lines["annealing"].get_xdata().tolist() == [49, 108, 148]
     assert len({line.get_color() for line in lines.values()}) == len(lines) == 3
     assert len([tick for tick in upper.get_xticks() if tick >= 1]) <= 9, "so many names do not overlap"
-    assert upper.get_title("left") == "The best is GO, then search: 50 % below the default's cost"
+    assert upper.get_title("left") == "The best is annealing: 50 % below the default's cost"
     names = [label.get_text() for label in lower.get_yticklabels()]
     assert sorted(names) == sorted({*placing.found} - {"bad", "impossible"})
     assert "not drawn: bad, impossible" in lower.get_xlabel()
@@ -134,14 +134,14 @@ def test_a_placement_has_a_page(tmp_path):
         name: found_by(
             problem.baseline * share, 1 + 9 * (share < 1), [(1, problem.baseline)], problem.default
         )
-        for name, share in ((ONE_DEVICE, 1.0), ("GO", 0.9))
+        for name, share in ((ONE_DEVICE, 1.0), ("annealing", 0.9))
     }
     shown = Placed(problem, methods, dict.fromkeys(methods, 0.0))
     path = tmp_path / "placement.html"
     path.write_text(shown.page("<img src=x onerror=alert(1)>"))
     page = check_page(path)
     assert page.text[2] == "<img src=x onerror=alert(1)>" and page.text[3].startswith(
-        "The best placement, found by GO, takes "
+        "The best placement, found by annealing, takes "
     )
     assert "10 % below the default" in page.text and "What did each method find?" in page.text
     assert "cost, ms" in page.text and "cost, ms" in shown.first_rows()

@@ -6,7 +6,7 @@ import pytest
 from fastslow_placement.programs.fusion import LARGEST, Clusters, contract, fuse
 from fastslow_placement.programs.problems import FusionProblem
 from helpers.cases import cases
-from helpers.cost_graphs import DEVICE, random_graph
+from helpers.cost_graphs import DEVICE, drawn, random_graph
 
 
 def reaches(graph, of, first, second):
@@ -79,6 +79,6 @@ def test_priority_0_leaves_the_program_alone_and_fusion_never_costs():
     graph = random_graph(7, count=20, density=0.15)
     problem = FusionProblem(graph, DEVICE)
     assert problem.baseline == pytest.approx(graph.seconds.sum())
-    costs = problem.evaluate(problem.draw(20, np.random.default_rng(0))).cost
+    costs = problem.evaluate(drawn(problem, 20, np.random.default_rng(0))).cost
     assert costs.max() <= problem.baseline and costs.min() >= problem.bound
     assert Clusters(graph, DEVICE).total_seconds() == pytest.approx(problem.baseline)

@@ -10,6 +10,7 @@ import pytest
 
 import fastslow
 from fastslow.core import progress
+from fastslow.core.artifacts import read_manifest, write_manifest
 from fastslow.core.errors import DataError, FastslowError, SettingsError
 from fastslow.hlo.messages import Module
 from fastslow_placement import place
@@ -33,6 +34,7 @@ import sys, jax, numpy as np, fastslow
 sys.path.insert(0, sys.argv[2])
 from helpers import jax_functions as model
 from fastslow.core import figures
+from helpers.cost_graphs import drawn
 from helpers.undrawn import one_pixel
 from fastslow_placement.staged import Staged
 
@@ -44,7 +46,7 @@ for function in (model.network, model.loops):
     wanted = jax.jit(function)(*given)
     placed = fastslow.place(function, *given, devices=4, search=20, out=sys.argv[1])
     problem = placed.problem
-    own = Staged(placed.program, problem, problem.draw(1, rng)[0])
+    own = Staged(placed.program, problem, drawn(problem, 1, rng)[0])
     stored = fastslow.load_placed(f"{sys.argv[1]}/{function.__name__}-placement-4", function, *given)
     assert repr(stored) == repr(placed.staged()) and len(jax.devices()) == 4
     for staged in (stored, placed.staged("one device"), own):
@@ -138,6 +140,11 @@ def test_what_cannot_be_placed_or_run_is_refused_with_the_remedy(tmp_path):
         fastslow.place("zoo:inception_b32", devices=2, search=0).staged()
     with pytest.raises(DataError, match="whose operators and shapes differ"):
         fastslow.load_placed(tmp_path / "network-placement-3", loops, weights, x)
+    folder = tmp_path / "network-placement-3"
+    made = {name: value for name, value in read_manifest(folder).items() if name != "checksum"}
+    write_manifest(folder, made | {"settings": made["settings"] | {"updates": 180}})
+    with pytest.raises(DataError, match="another version of fastslow .updates: no such.* Place it again"):
+        fastslow.load_placed(folder, network, weights, x)
     with pytest.raises(SettingsError, match="arguments: 1 given"):
         fastslow.place("zoo:inception_b32", 3)
 

@@ -17,7 +17,7 @@ from fastslow_placement.programs.problems import PlacementProblem, SchedulingPro
 from fastslow_placement.programs.schedule import Scheduler, peak_memory, refined
 from fastslow_placement.programs.spectral_order import spectral_order
 from helpers.cases import cases
-from helpers.cost_graphs import DEVICE, random_graph, slow_peak, slow_schedule
+from helpers.cost_graphs import DEVICE, drawn, random_graph, slow_peak, slow_schedule
 
 CASES = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 3))
 
@@ -62,7 +62,7 @@ def test_memory_over_the_limit_is_reported_with_its_excess(seed):
     for decision, excess in zip(decisions, outcome.excess, strict=True):
         peak = peak_memory(problem.timeline(decision))
         assert excess == pytest.approx(np.maximum(peak - limit, 0).sum())
-    assert (problem.rewards(outcome)[~outcome.valid] == -10).all()
+    assert (outcome.order == np.where(outcome.excess > 0, np.inf, outcome.cost)).all()
 
 
 def test_no_valid_placement_is_an_error_that_names_the_limit():
@@ -80,7 +80,7 @@ def test_levels_come_before_the_longest_path_and_it_is_the_default(case):
     graph, rng = random_graph(seed, count), np.random.default_rng(seed)
     problem = SchedulingProblem(graph, rng.integers(0, devices, count), devices, DEVICE, levels=3)
     assert problem.baseline == problem.scheduler.run(problem.placement).seconds
-    levels = problem.draw(1, rng)[0]
+    levels = drawn(problem, 1, rng)[0]
     keys = list(zip(levels, graph.upward_rank, strict=True))
     expected = [sorted(set(keys)).index(key) for key in keys]
     _, found = np.unique(refined(graph, levels), return_inverse=True)

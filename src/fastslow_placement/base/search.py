@@ -43,26 +43,26 @@ def best_of(problem: Problem, decisions: np.ndarray) -> Found:
     return found
 
 
-def anneal(problem: Problem, evaluations: int, seed: int = 0, start: np.ndarray | None = None) -> Found:
-    """Return the best decision of simulated annealing (Kirkpatrick et al. 1983).
+def anneal(problem: Problem, evaluations: int, seed: int = 0) -> Found:
+    """Return the best decision of simulated annealing (Kirkpatrick et al. 1983) from the best start.
 
     A move gives one unit another option. The first temperature is the mean step uphill of the first moves. It
     falls geometrically to a thousandth.
 
     Args:
         problem: The problem.
-        evaluations: Budget.
+        evaluations: Number of decisions that are evaluated, the starts included.
         seed: Seed of the moves.
-        start: (U,) first decision; by default the problem's.
     """
     rng = np.random.default_rng(seed)
-    found = best_of(problem, np.asarray(problem.default if start is None else start)[None])
+    found = best_of(problem, problem.starts[:evaluations])
     movable = np.flatnonzero(problem.choices > 1)
     current = found.decision.copy()
     cost = found.cost
-    if not len(movable) or evaluations < 2:
+    left = evaluations - found.evaluations
+    if not len(movable) or left < 1:
         return found
-    tries = _neighbours(problem, current, movable, min(_BATCH, evaluations - 1), rng)
+    tries = _neighbours(problem, current, movable, min(_BATCH, left), rng)
     costs = problem.evaluate(tries).order
     found.see(tries, costs)
     uphill = costs[np.isfinite(costs) & (costs > cost)] - cost

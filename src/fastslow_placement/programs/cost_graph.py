@@ -78,14 +78,6 @@ class CostGraph:
             begin[consumer] = max(begin[consumer], begin[producer] + self.seconds[producer])
         return begin
 
-    @cached_property
-    def level(self) -> np.ndarray:
-        """(N,) int64 number of edges of the longest path from a source to each node."""
-        level = np.zeros(len(self), np.int64)
-        for producer, consumer in self.edges:  # sorted by producer, so each producer is final
-            level[consumer] = max(level[consumer], level[producer] + 1)
-        return level
-
     @property
     def critical_path(self) -> float:
         """Seconds of the longest path."""

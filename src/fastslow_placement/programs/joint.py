@@ -1,11 +1,11 @@
-"""Fusion, placement and scheduling of one program decided together: GO's multi-task setting."""
+"""Fusion, placement and scheduling of one program decided together."""
 
 import numpy as np
 
 from fastslow_placement.base.problem import Outcome, Problem
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.fusion import contract, fuse, ordered_clusters
-from fastslow_placement.programs.problems import FusionProblem, PlacementProblem, SchedulingProblem
+from fastslow_placement.programs.problems import LEVELS, FusionProblem, PlacementProblem
 from fastslow_placement.programs.roofline import Device
 from fastslow_placement.programs.schedule import Scheduler, refined
 
@@ -30,22 +30,20 @@ class JointProblem(Problem):
         self.graph, self.devices, self.device, self.name = graph, devices, device, graph.name
         self.memory = memory or device.memory
         count = len(graph)
-        place = PlacementProblem(graph, devices, device, memory)
-        self._placement = place
         self._fusion = FusionProblem(graph, device)
-        self._schedule = SchedulingProblem(graph, place.place(place.default), devices, device)
-        self.features, self.edges = self._schedule.features, self._schedule.edges
-        self.kinds = self._schedule.kinds
-        self.choices = np.concatenate([self._fusion.choices, np.full(count, devices), self._schedule.choices])
-        fused = np.ones(count, np.int64)
-        self.default = np.concatenate([fused, place.place(place.default), np.zeros(count, np.int64)])
+        self.choices = np.repeat([LEVELS, devices, LEVELS], count)
+        self._placement = PlacementProblem(graph, devices, device, memory)
+        self.default = self._placed(self._placement.default)
+
+    def _placed(self, placement: np.ndarray) -> np.ndarray:
+        """Return the decision with a placement (U,), greedy fusion and the longest path first: (3 N,)."""
+        longest_first = np.zeros(len(self.graph), np.int64)
+        return np.concatenate([self._fusion.greedy, self._placement.place(placement), longest_first])
 
     @property
-    def parts(self) -> list[tuple[str, slice]]:
-        """Fusion, placement, scheduling: each sees the actions of those before."""
-        count = len(self.graph)
-        names = ("fusion", "placement", "scheduling")
-        return [(name, slice(i * count, (i + 1) * count)) for i, name in enumerate(names)]
+    def starts(self) -> np.ndarray:
+        """The placements that a placement starts from, each with greedy fusion: (24, 3 N)."""
+        return np.stack([self._placed(placement) for placement in self._placement.starts])
 
     def evaluate(self, decisions: np.ndarray) -> Outcome:
         """Return runtime in seconds and bytes over the limit."""
@@ -70,19 +68,6 @@ class JointProblem(Problem):
     def unit_names(self) -> list[str]:
         """Return opcode and number of each operator, once for each task."""
         return self._fusion.unit_names() * 3
-
-    def options(self, probabilities: np.ndarray) -> np.ndarray:
-        """Return features of every option of the three tasks: (sum of choices, 8) float32."""
-        count = len(self.graph)
-        place = self._placement
-        first = int(self._fusion.choices.sum())
-        fusion, placement, schedule = np.split(probabilities, [first, first + count * self.devices])
-        groups = np.zeros((len(place.choices), self.devices))
-        np.add.at(groups, place.units, placement.reshape(count, -1))
-        groups /= np.bincount(place.units)[:, None]
-        of_groups = place.options(groups).reshape(len(place.choices), self.devices, -1)
-        of_operators = of_groups[place.units].reshape(count * self.devices, -1)
-        return np.concatenate([self._fusion.options(fusion), of_operators, self._schedule.options(schedule)])
 
     @property
     def bound(self) -> float:

@@ -4,21 +4,16 @@ from functools import cached_property
 
 import numpy as np
 
-from fastslow.competition.opcodes import OPCODES
 from fastslow.core.errors import SettingsError
 from fastslow_placement.base.problem import (
     Outcome,
     Problem,
     adjacent,
     contiguous,
-    device_options,
     midpoints,
-    scaled,
-    unit_columns,
     unit_pairs,
 )
 from fastslow_placement.programs.cost_graph import CostGraph
-from fastslow_placement.programs.criticality import device_feedback
 from fastslow_placement.programs.fusion import fuse
 from fastslow_placement.programs.list_placement import learned_weights, list_placements, m_etf
 from fastslow_placement.programs.roofline import Device
@@ -30,7 +25,7 @@ _ANCHOR = 16_384  # bytes of weights from which on a unit marks a layer
 
 
 class GraphProblem(Problem):
-    """A problem on a cost graph, and the features of its units.
+    """A problem on a cost graph.
 
     Args:
         graph: The operators.
@@ -46,78 +41,10 @@ class GraphProblem(Problem):
         self.first = np.sort(first)  # units in order of their first operator
         self.units = np.argsort(np.argsort(first))[units]
         self.choices = np.full(len(first), options, np.int64)
-        self.work = self._sum(graph.seconds)
-        self.kinds = self._heaviest_kinds()
-        send = device.transfer_seconds(graph.output_bytes)
-        sent = np.stack([graph.edges[:, 0], self.units[graph.edges[:, 1]]], 1)
-        producers, consumers = np.unique(sent, axis=0).reshape(-1, 2).T  # an output is sent once to a unit
-        pairs = np.stack([self.units[producers], consumers], 1)
-        self.edges, self.weight = unit_pairs(pairs, send[producers])
-        self.sequence = self._layers()
-        self.position = np.empty(len(first))
-        self.position[self.sequence] = midpoints(self.work[self.sequence])
-        late = 1 - (graph.earliest_start + graph.upward_rank) / max(graph.critical_path, 1e-300)
-        self.slack = self._sum(late * graph.seconds) / np.maximum(self.work, 1e-300)
-        self.features = self._features(send)
-
-    def _sum(self, column: np.ndarray) -> np.ndarray:
-        """Return the sum of a column (N,) over the operators of each unit: (U,)."""
-        return np.bincount(self.units, column, len(self.first))
-
-    def _layers(self, rounds: int = 40) -> np.ndarray:
-        """Return the units in the order of the layers that they belong to: (U,) int64.
-
-        Units with weights stand where they are used first, and all others at the mean of their neighbours, so
-        that the backward pass of a layer stands beside its forward pass. Without weights: topological order.
-        """
-        count = len(self.first)
-        earliest = self.graph.earliest_start[self.first]
-        fixed = self._sum(self.graph.parameter_bytes) >= _ANCHOR
-        if not fixed.any():
-            return np.arange(count)
-        place = np.where(fixed, earliest, earliest[fixed].mean())
-        one, other = (np.concatenate([self.edges[:, side], self.edges[:, 1 - side]]) for side in (0, 1))
-        total = np.maximum(np.bincount(one, minlength=count), 1)
-        for _ in range(rounds):
-            place = np.where(fixed, earliest, np.bincount(one, place[other], count) / total)
-        return np.lexsort((self.first, place))
-
-    def _heaviest_kinds(self) -> np.ndarray:
-        """Return the opcode number of each unit's longest operator."""
-        order = np.argsort(self.graph.seconds, kind="stable")
-        kinds = np.zeros(len(self.first), np.int64)
-        codes = np.array([OPCODES.get(opcode, 0) for opcode in self.graph.opcodes])
-        kinds[self.units[order]] = codes[order]  # the last write, the longest, remains
-        return kinds
-
-    def _features(self, send: np.ndarray) -> np.ndarray:
-        graph, first = self.graph, self.first
-        dimensions = np.log1p(graph.shapes[first][:, :3]) / 10
-        mean = max(float(graph.seconds.mean()), 1e-300)
-        return unit_columns(
-            self.edges,
-            len(first),
-            work=scaled(self.work),
-            output=scaled(self._sum(graph.output_bytes)),
-            parameters=scaled(self._sum(graph.parameter_bytes)),
-            flops=scaled(self._sum(graph.flops)),
-            position=self.position,
-            rank=graph.upward_rank[first] / max(graph.critical_path, 1e-300),
-            level=graph.level[first] / max(graph.level.max(), 1),
-            transfer=np.log1p(send[first] / mean) / 4,
-            members=np.log1p(np.bincount(self.units)) / 5,
-            slack=self.slack,
-            **{f"dimension_{d}": dimensions[:, d] for d in range(3)},
-        )
 
     def unit_names(self) -> list[str]:
         """Return the name of the first operator of each unit."""
         return [self.graph.names[node] for node in self.first]
-
-    def options(self, probabilities: np.ndarray, position: np.ndarray | None = None) -> np.ndarray:
-        """Return features of every (unit, option), by the position (U,) in the order of layers or another."""
-        position = self.position if position is None else position
-        return device_options(probabilities, position, self.work, self.edges, self.weight, self.slack)
 
 
 class PlacementProblem(GraphProblem):
@@ -144,7 +71,14 @@ class PlacementProblem(GraphProblem):
         self.memory = memory or device.memory
         self.learned = learned
         self.scheduler = Scheduler(graph, devices, device)
-        parameters = np.bincount(self.units, graph.parameter_bytes)
+        self.work = self._sum(graph.seconds)
+        send = device.transfer_seconds(graph.output_bytes)
+        sent = np.stack([graph.edges[:, 0], self.units[graph.edges[:, 1]]], 1)
+        producers, consumers = np.unique(sent, axis=0).reshape(-1, 2).T  # an output is sent once to a unit
+        pairs = np.stack([self.units[producers], consumers], 1)
+        self.edges, self.weight = unit_pairs(pairs, send[producers])
+        self.sequence = self._layers()
+        parameters = self._sum(graph.parameter_bytes)
         if parameters.max() > self.memory or parameters.sum() > self.memory * devices:
             problem = f"{parameters.max():.3g} bytes of one group, {parameters.sum():.3g} of all"
             raise SettingsError(
@@ -156,6 +90,28 @@ class PlacementProblem(GraphProblem):
         if not self.evaluate(self.default[None]).valid[0]:
             held = self._sum(graph.parameter_bytes + graph.output_bytes)
             self.default = contiguous(self.sequence, held, devices)
+
+    def _sum(self, column: np.ndarray) -> np.ndarray:
+        """Return the sum of a column (N,) over the operators of each unit: (U,)."""
+        return np.bincount(self.units, column, len(self.first))
+
+    def _layers(self, rounds: int = 40) -> np.ndarray:
+        """Return the units in the order of the layers that they belong to: (U,) int64.
+
+        Units with weights stand where they are used first, and all others at the mean of their neighbours, so
+        that the backward pass of a layer stands beside its forward pass. Without weights: topological order.
+        """
+        count = len(self.first)
+        earliest = self.graph.earliest_start[self.first]
+        fixed = self._sum(self.graph.parameter_bytes) >= _ANCHOR
+        if not fixed.any():
+            return np.arange(count)
+        place = np.where(fixed, earliest, earliest[fixed].mean())
+        one, other = (np.concatenate([self.edges[:, side], self.edges[:, 1 - side]]) for side in (0, 1))
+        total = np.maximum(np.bincount(one, minlength=count), 1)
+        for _ in range(rounds):
+            place = np.where(fixed, earliest, np.bincount(one, place[other], count) / total)
+        return np.lexsort((self.first, place))
 
     @property
     def starts(self) -> np.ndarray:
@@ -185,10 +141,13 @@ class PlacementProblem(GraphProblem):
     @cached_property
     def positions(self) -> tuple[np.ndarray, np.ndarray]:
         """(U,) position of each unit, 0 to 1, in the order of layers and in one by spectral bisection."""
-        bisected = np.empty(len(self.work))
-        order = self._bisections[1]
-        bisected[order] = midpoints(self.work[order])
-        return self.position, bisected
+        return self._midpoints(self.sequence), self._midpoints(self._bisections[1])
+
+    def _midpoints(self, order: np.ndarray) -> np.ndarray:
+        """Return the share of all work that is done when half of a unit is, in an order (U,) of units."""
+        position = np.empty(len(order))
+        position[order] = midpoints(self.work[order])
+        return position
 
     def place(self, decision: np.ndarray) -> np.ndarray:
         """Return the device of each operator: (N,)."""
@@ -201,11 +160,6 @@ class PlacementProblem(GraphProblem):
     def evaluate(self, decisions: np.ndarray) -> Outcome:
         """Return runtime in seconds and bytes over the limit, summed over devices."""
         return Outcome(*self.scheduler.evaluate(np.asarray(decisions)[:, self.units], self.memory))
-
-    def feedback(self, decision: np.ndarray) -> np.ndarray:
-        """Return whether each group would fit into the schedule on each device: (sum of choices, 4)."""
-        send = self.device.transfer_seconds(self.graph.output_bytes)
-        return device_feedback(self.graph, self.timeline(decision), self.units, send)
 
     @property
     def bound(self) -> float:
@@ -235,7 +189,6 @@ class SchedulingProblem(GraphProblem):
         self.placement = np.asarray(placement)
         self.scheduler = Scheduler(graph, devices, device)
         self.default = np.zeros(len(graph), np.int64)  # all alike: longest path first
-        self._rank = graph.upward_rank / max(graph.critical_path, 1e-300)
 
     def timeline(self, decision: np.ndarray) -> Timeline:
         """Return the schedule of one decision."""
@@ -244,10 +197,6 @@ class SchedulingProblem(GraphProblem):
     def evaluate(self, decisions: np.ndarray) -> Outcome:
         """Return runtime in seconds; every decision is valid."""
         return Outcome(np.array([self.timeline(d).seconds for d in decisions]), np.zeros(len(decisions)))
-
-    def options(self, probabilities: np.ndarray) -> np.ndarray:
-        """Return features of every (operator, priority): (sum of choices, 8) float32."""
-        return super().options(probabilities, self._rank)
 
     @property
     def bound(self) -> float:
@@ -263,34 +212,27 @@ class FusionProblem(GraphProblem):
         graph: Operators before fusion.
         device: Constants of a device.
         levels: Number of priorities; 0 leaves an operator alone unless a neighbour takes it.
+
+    Attributes:
+        greedy: (N,) the decision that visits all operators in topological order.
     """
 
     task = "fusion"
 
     def __init__(self, graph: CostGraph, device: Device, levels: int = LEVELS):
         super().__init__(graph, device, np.arange(len(graph)), levels)
-        self.default = np.zeros(len(graph), np.int64)
-        self._saving = self._possible_savings()
+        self.default = np.zeros(len(graph), np.int64)  # nothing is fused
+        self.greedy = np.ones(len(graph), np.int64)
+
+    @property
+    def starts(self) -> np.ndarray:
+        """No fusion, and the greedy one: (2, N)."""
+        return np.stack([self.default, self.greedy])
 
     def evaluate(self, decisions: np.ndarray) -> Outcome:
         """Return the time of all clusters in seconds; every decision is valid."""
         cost = [fuse(self.graph, decision, self.device).total_seconds() for decision in decisions]
         return Outcome(np.array(cost), np.zeros(len(decisions)))
-
-    def _possible_savings(self) -> np.ndarray:
-        """Return each operator's rank, 0 to 1, by the bytes that it moves."""
-        graph = self.graph
-        moved = graph.output_bytes.copy()
-        np.add.at(moved, graph.edges[:, 1], graph.output_bytes[graph.edges[:, 0]])
-        return np.argsort(np.argsort(moved)) / max(len(graph) - 1, 1)
-
-    def options(self, probabilities: np.ndarray) -> np.ndarray:
-        """Return features of every (operator, priority), float32, one row for each in this order.
-
-        Args:
-            probabilities: Probability of each option in the previous decision.
-        """
-        return super().options(probabilities, self._saving)
 
     @property
     def bound(self) -> float:

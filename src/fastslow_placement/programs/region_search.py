@@ -1,13 +1,12 @@
 """Simulated annealing of placements by moves of connected regions, compiled (numba).
 
-No policy is involved. A move gives a region of units, which have one device and are connected, another
-device: half the time a neighbour's, else any. ``benchmarks/go.py`` takes the best of long searches for *best
-known*.
+A move gives a region of units, which have one device and are connected, another device: half the time a
+neighbour's, else any. ``benchmarks/placement.py`` takes the best of long searches for *best known*.
 """
 
 import numpy as np
 
-from fastslow_placement.base.search import Found
+from fastslow_placement.base.search import Found, best_of
 from fastslow_placement.programs import simulation
 from fastslow_placement.programs.problems import PlacementProblem
 
@@ -32,10 +31,11 @@ def anneal_regions(
     """
     seen = 0
     if start is None:
-        seen = len(problem.starts)
-        costs = problem.evaluate(problem.starts).order
-        start = problem.starts[costs.argmin()]
-    count = max(evaluations - seen, 1) if problem.devices > 1 else 1
+        first = best_of(problem, problem.starts[:evaluations])
+        seen, start = first.evaluations, first.decision
+        if seen == evaluations:
+            return first
+    count = evaluations - seen if problem.devices > 1 else 1  # nothing can move
     begins, near, _ = problem.adjacency
     scheduler = problem.scheduler
     best, cost, history = simulation.walk_regions(

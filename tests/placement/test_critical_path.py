@@ -1,4 +1,4 @@
-"""Slack of schedules by a fixed point over all constraints; what fits elsewhere by the definition."""
+"""Slack of schedules by a fixed point over all constraints, and the critical path."""
 
 from dataclasses import replace
 
@@ -7,9 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastslow_placement.explain import critical_path
-from fastslow_placement.programs.problems import PlacementProblem
 from fastslow_placement.programs.schedule import Scheduler
-from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph
 
 CASES = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 3))
@@ -49,44 +47,3 @@ def test_the_latest_starts_are_those_of_all_constraints(case, eager):
     path, sent = critical_path(timeline)
     waited = sum(timeline.transfers[n].finish - timeline.transfers[n].start for n in sent)
     assert graph.seconds[path].sum() + waited == timeline.seconds, "a chain fills the runtime"
-
-
-def slow_feedback(problem, decision):
-    """What the docstring of device_feedback says, for one operator and device at a time."""
-    graph, timeline, of = problem.graph, problem.timeline(decision), problem.units
-    place, end = timeline.placement, timeline.seconds
-    latest, _ = timeline.latest
-    sent = {(t.producer, t.target): t.finish for t in timeline.transfers}
-    send = problem.device.transfer_seconds(graph.output_bytes)
-    rows = np.full((len(problem.choices), problem.devices, 4), end)
-    for node, device in np.ndindex(len(graph), problem.devices):
-        begin, due = 0.0, end
-        for u, v in graph.edges.tolist():
-            if v == node and (of[u] == of[v] or place[u] == device):
-                begin = max(begin, timeline.finish[u])
-            elif v == node:
-                begin = max(begin, sent.get((u, device), timeline.finish[u] + send[u]))
-            if u == node:
-                due = min(due, latest[v] - send[u] * (of[u] != of[v] and place[v] != device))
-        low, high = sorted([min(begin, end), max(due, 0.0)])
-        on_device = np.flatnonzero(place == device)
-        busy = np.minimum(timeline.finish[on_device], high) - np.maximum(timeline.start[on_device], low)
-        room = np.sign(max(due, 0.0) - begin) * (high - low - np.maximum(busy, 0).sum())
-        work = graph.seconds[node] * (place[node] != device)
-        row = rows[of[node], device]
-        row[3] = 1 - graph.seconds[place == device].sum() / end
-        if graph.seconds[node] > 0:
-            row[1] = min(row[1], due - begin - graph.seconds[node])
-            row[2] = min(row[2], room - work)
-    rows[..., 0] = np.minimum(rows[..., 1], rows[..., 2])
-    rows[..., :3] = np.tanh(rows[..., :3] / (0.1 * end))
-    return rows.reshape(-1, 4)
-
-
-@cases("seed", range(12))
-def test_what_fits_elsewhere_is_that_of_the_definition(seed):
-    graph = random_graph(seed, 8, 0.3, grouped=seed % 2 == 1)
-    graph.seconds[0] += 1  # some work
-    problem = PlacementProblem(graph, 3, DEVICE)
-    decision = problem.draw(1, np.random.default_rng(seed))[0]
-    assert np.allclose(problem.feedback(decision), slow_feedback(problem, decision), atol=1e-6)

@@ -1,1 +1,0 @@
-"""GO: the policy, its proposals, PPO and zero-shot decisions."""
