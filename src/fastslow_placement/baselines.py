@@ -59,7 +59,7 @@ def metis(problem: Any) -> np.ndarray:
     work = 1 + (problem.work * 1000 / max(problem.work.max(), 1e-300)).astype(int)
     options = pymetis.Options(seed=0)
     adjacency = pymetis.CSRAdjacency(starts, neighbours)
-    with _stdout_to_stderr():
+    with _silent():
         _, partition = pymetis.part_graph(
             parts, adjacency, vweights=work.tolist(), eweights=edges, options=options
         )
@@ -67,13 +67,14 @@ def metis(problem: Any) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def _stdout_to_stderr() -> Iterator[None]:
-    """Send to stderr what C code prints to stdout: METIS warns there of parts that it leaves empty."""
+def _silent() -> Iterator[None]:
+    """Drop what C code prints to stdout: METIS warns there, many times, of parts that it leaves empty."""
     flush = ctypes.CDLL(None).fflush  # C has a buffer of its own
     stdout = os.dup(1)
     sys.stdout.flush()
     flush(None)
-    os.dup2(2, 1)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
     try:
         yield
     finally:

@@ -111,7 +111,7 @@ def explain(placed) -> str:
     if not isinstance(problem, (PlacementProblem, SchedulingProblem)):
         changed = int((np.asarray(best.decision) != problem.default).sum())
         over = f"{best.cost / problem.baseline:.3f} of the default"
-        for rule in {GREEDY, BEST_START} & placed.found.keys():
+        for rule in {GREEDY, BEST_START} & placed.found.keys() - {placed.best}:
             over += f" and {best.cost / placed.found[rule].cost:.3f} of the best rule ({rule})"
         text = f"The best decision, found by {placed.best}, takes {_ms(best.cost)}, {over}."
         return f"{text}\n{changed} of {len(problem.choices)} units take another option than the default."

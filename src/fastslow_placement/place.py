@@ -246,30 +246,34 @@ def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | Non
 
     for name, rule in rules_of(problem).items():
         keep(name, lambda rule=rule: best_of(problem, rule(problem)[None]))
-    search, bounded = settings.search, ""
     if isinstance(problem, PlacementProblem):
         keep(LEARNED, lambda: best_of(problem, problem.learned_starts))
-        most = max(_SIMULATED // len(problem.graph), 1)
-        if search > most:
-            bounded = (
-                f"The search was cut from {search:,} to {most:,} evaluations: each simulates"
-                f" {len(problem.graph):,} operators, and a search about {_SIMULATED:,} at most."
-            )
-            search = most
+    evaluations, bounded = _evaluations(settings, problem)
 
-        def regions() -> Found:
-            """Anneal from the best of the rules and of the problem's starts."""
-            starts = [problem.starts, [rule.decision for rule in methods.values()]]
-            start = best_of(problem, np.concatenate(starts)).decision
-            return anneal_regions(problem, search, settings.seed, start)
+    def searched() -> Found:
+        """Search from the best of the rules and of the problem's starts."""
+        starts = [problem.starts, [rule.decision for rule in methods.values()]]
+        start = best_of(problem, np.concatenate(starts)).decision
+        if isinstance(problem, PlacementProblem):
+            return anneal_regions(problem, evaluations, settings.seed, start)
+        return anneal(problem, evaluations, settings.seed, start)
 
-        if search:
-            keep(REGIONS, regions)
-    elif search:
-        keep(ANNEALING, lambda: anneal(problem, -(-search // _SLOWER), settings.seed))
+    if evaluations:
+        keep(REGIONS if isinstance(problem, PlacementProblem) else ANNEALING, searched)
     if not any(np.isfinite(one.cost) for one in methods.values()):
         raise SettingsError(f"no method found a valid decision for {problem.name!r}; raise memory or devices")
     return Placed(problem, methods, seconds, program, bounded)
+
+
+def _evaluations(settings: PlaceSettings, problem: Problem) -> tuple[int, str]:
+    """Return how many decisions the search evaluates, and a sentence where the program cut them down."""
+    if not isinstance(problem, PlacementProblem):
+        return -(-settings.search // _SLOWER), ""
+    most = max(_SIMULATED // len(problem.graph), 1)
+    if settings.search <= most:
+        return settings.search, ""
+    said = f"The search was cut from {settings.search:,} to {most:,} evaluations: each simulates"
+    return most, f"{said} {len(problem.graph):,} operators, and a search about {_SIMULATED:,} at most."
 
 
 def place_and_write(settings: PlaceSettings) -> Placed:

@@ -43,8 +43,8 @@ def best_of(problem: Problem, decisions: np.ndarray) -> Found:
     return found
 
 
-def anneal(problem: Problem, evaluations: int, seed: int = 0) -> Found:
-    """Return the best decision of simulated annealing (Kirkpatrick et al. 1983) from the best start.
+def anneal(problem: Problem, evaluations: int, seed: int = 0, start: np.ndarray | None = None) -> Found:
+    """Return the best decision of simulated annealing (Kirkpatrick et al. 1983).
 
     A move gives one unit another option. The first temperature is the mean step uphill of the first moves. It
     falls geometrically to a thousandth.
@@ -53,9 +53,10 @@ def anneal(problem: Problem, evaluations: int, seed: int = 0) -> Found:
         problem: The problem.
         evaluations: Number of decisions that are evaluated, the starts included.
         seed: Seed of the moves.
+        start: (U,) first decision; by default the best of the problem's starts.
     """
     rng = np.random.default_rng(seed)
-    found = best_of(problem, problem.starts[:evaluations])
+    found = best_of(problem, problem.starts[:evaluations] if start is None else np.asarray(start)[None])
     movable = np.flatnonzero(problem.choices > 1)
     current = found.decision.copy()
     cost = found.cost
