@@ -8,8 +8,8 @@ and on unseen programs relative to the split by layers (*human*). *best start* i
 placements by rules, and *learned list* the best of the ten placements of the learned list scheduler. *search
 N* anneals regions with N evaluations from the better of these two; *without learned starts* from *best
 start*. *critical path* is DOPPLER's heuristic. The other tasks have one seed and costs relative to the
-default: the longest path first, no fusion, or the split by layers. Their *rule* is the default, greedy
-fusion, or the best placement by rules. Intervals are Student's at 95 % over programs; the problems of one
+default: the longest path first, greedy fusion, or the split by layers with greedy fusion. *rule* is the best
+placement by rules, or else the default. Intervals are Student's at 95 % over programs; the problems of one
 program are one draw. Every row is kept as soon as it is there, and a second call goes on. The last line is
 one JSON object.
 """
@@ -28,7 +28,7 @@ from common.held_out_placement import best_known, held_out, long_search, program
 from common.kept import finite, kept_parts
 from common.latency_instances import latency_problems
 from fastslow_placement.base.search import anneal, best_of
-from fastslow_placement.baselines import PLACEMENT_RULES, best_placement, by_hand, greedy_fusion
+from fastslow_placement.baselines import PLACEMENT_RULES, best_placement, by_hand
 from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.joint import JointProblem
 from fastslow_placement.programs.problems import FusionProblem, PlacementProblem, SchedulingProblem
@@ -113,7 +113,7 @@ def fusion(options) -> list[dict]:
     def problem_of(placed: PlacementProblem) -> FusionProblem:
         return FusionProblem(_before_fusion(placed), placed.device)
 
-    return _annealed("fusion", problem_of, greedy_fusion, options)
+    return _annealed("fusion", problem_of, by_hand, options)
 
 
 def joint(options) -> list[dict]:

@@ -1,4 +1,4 @@
-"""Rules that search nothing: one device, the split by hand, METIS, m-ETF, greedy fusion."""
+"""Rules that search nothing: one device, the split by hand, METIS, m-ETF, no fusion."""
 
 import contextlib
 import ctypes
@@ -83,7 +83,7 @@ def _silent() -> Iterator[None]:
         os.close(stdout)
 
 
-GREEDY, BEST_START = "greedy fusion", "best placement by rules"
+NO_FUSION, BEST_START = "no fusion", "best placement by rules"
 PLACEMENT_RULES: dict[str, Callable[[PlacementProblem], np.ndarray]] = {
     "one device": one_device,
     "human": by_hand,
@@ -92,9 +92,9 @@ PLACEMENT_RULES: dict[str, Callable[[PlacementProblem], np.ndarray]] = {
 }
 
 
-def greedy_fusion(problem: FusionProblem) -> np.ndarray:
-    """Return the decision ``(N,)`` that fuses each operator, in topological order, where it saves time."""
-    return problem.greedy
+def no_fusion(problem: FusionProblem) -> np.ndarray:
+    """Return the decision ``(N,)`` that fuses nothing: zeros."""
+    return np.zeros(len(problem.choices), np.int64)
 
 
 def best_placement(problem: JointProblem) -> np.ndarray:
@@ -111,7 +111,7 @@ def rules_of(problem: Problem) -> dict[str, Callable[[Any], np.ndarray]]:
     if isinstance(problem, PlacementProblem):
         rules = dict(PLACEMENT_RULES)
     if isinstance(problem, FusionProblem):
-        rules[GREEDY] = greedy_fusion
+        rules[NO_FUSION] = no_fusion
     if isinstance(problem, JointProblem):
         rules[BEST_START] = best_placement
     if find_spec("pymetis") is None:

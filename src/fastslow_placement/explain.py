@@ -6,7 +6,7 @@ import pandas as pd
 from fastslow.core.errors import counted
 from fastslow.core.tables import number_text, percent
 from fastslow_placement.base.problem import Problem
-from fastslow_placement.baselines import BEST_START, GREEDY
+from fastslow_placement.baselines import BEST_START
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, peak_memory
 from fastslow_placement.staged import stage_numbers
@@ -111,8 +111,8 @@ def explain(placed) -> str:
     if not isinstance(problem, (PlacementProblem, SchedulingProblem)):
         changed = int((np.asarray(best.decision) != problem.default).sum())
         over = f"{best.cost / problem.baseline:.3f} of the default"
-        for rule in {GREEDY, BEST_START} & placed.found.keys() - {placed.best}:
-            over += f" and {best.cost / placed.found[rule].cost:.3f} of the best rule ({rule})"
+        if BEST_START in placed.found:
+            over += f" and {best.cost / placed.found[BEST_START].cost:.3f} of the {BEST_START}"
         text = f"The best decision, found by {placed.best}, takes {_ms(best.cost)}, {over}."
         return f"{text}\n{changed} of {len(problem.choices)} units take another option than the default."
     hand, name = problem.default, problem.device.name

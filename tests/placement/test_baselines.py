@@ -11,7 +11,7 @@ import pytest
 
 from fastslow_placement import baselines, place
 from fastslow_placement.base.search import anneal, best_of
-from fastslow_placement.baselines import GREEDY, PLACEMENT_RULES, metis, rules_of
+from fastslow_placement.baselines import BEST_START, PLACEMENT_RULES, metis, rules_of
 from fastslow_placement.place import ANNEALING, DECISION, LEARNED, REGIONS, compare, write_placed
 from fastslow_placement.programs import list_placement
 from fastslow_placement.programs.fusion import fuse
@@ -48,14 +48,22 @@ def test_the_search_of_each_task_has_its_budget_and_is_not_behind_the_rules(
     assert [*compare(PlaceSettings(task=problem.task, search=0), problem).found] == rules
 
 
-def test_greedy_fusion_is_beside_no_fusion_and_the_words_name_it():
+def test_a_fusion_is_compared_with_the_greedy_one():
     graph = random_graph(2, 12)
     problem = FusionProblem(graph, DEVICE)
     placed = compare(PlaceSettings(task="fusion", search=240), problem)
     greedy = fuse(graph, np.ones(12), DEVICE).total_seconds()
-    assert placed.found[GREEDY].cost == greedy < placed.found["default"].cost == graph.seconds.sum()
-    share = placed.found[placed.best].cost / greedy
-    assert f" and {share:.3f} of the best rule (greedy fusion)." in placed.words()[0]
+    assert placed.found["default"].cost == greedy < placed.found["no fusion"].cost == graph.seconds.sum()
+    assert f", {placed.found[placed.best].cost / greedy:.3f} of the default." in placed.words()[0]
+
+
+def test_the_words_of_all_tasks_together_name_the_best_placement_by_rules():
+    problem = JointProblem(random_graph(2, 12), 2, DEVICE)
+    placed = compare(PlaceSettings(task="joint", search=240), problem)
+    rule = min(problem.evaluate(problem.starts).order)
+    assert placed.found[BEST_START].cost == rule
+    share = placed.found[placed.best].cost / rule
+    assert f" and {share:.3f} of the best placement by rules." in placed.words()[0]
 
 
 def test_the_search_of_a_large_program_is_cut_and_the_result_says_so(monkeypatch):

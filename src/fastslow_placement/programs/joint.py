@@ -38,7 +38,7 @@ class JointProblem(Problem):
     def _placed(self, placement: np.ndarray) -> np.ndarray:
         """Return the decision with a placement (U,), greedy fusion and the longest path first: (3 N,)."""
         longest_first = np.zeros(len(self.graph), np.int64)
-        return np.concatenate([self._fusion.greedy, self._placement.place(placement), longest_first])
+        return np.concatenate([self._fusion.default, self._placement.place(placement), longest_first])
 
     @property
     def starts(self) -> np.ndarray:

@@ -208,26 +208,19 @@ class SchedulingProblem(GraphProblem):
 class FusionProblem(GraphProblem):
     """A priority for each operator in fusion; the cost is the summed roofline time of the clusters.
 
+    The default is greedy: each operator in topological order is fused where that saves most time.
+
     Args:
         graph: Operators before fusion.
         device: Constants of a device.
         levels: Number of priorities; 0 leaves an operator alone unless a neighbour takes it.
-
-    Attributes:
-        greedy: (N,) the decision that visits all operators in topological order.
     """
 
     task = "fusion"
 
     def __init__(self, graph: CostGraph, device: Device, levels: int = LEVELS):
         super().__init__(graph, device, np.arange(len(graph)), levels)
-        self.default = np.zeros(len(graph), np.int64)  # nothing is fused
-        self.greedy = np.ones(len(graph), np.int64)
-
-    @property
-    def starts(self) -> np.ndarray:
-        """No fusion, and the greedy one: (2, N)."""
-        return np.stack([self.default, self.greedy])
+        self.default = np.ones(len(graph), np.int64)  # every operator is visited, in topological order
 
     def evaluate(self, decisions: np.ndarray) -> Outcome:
         """Return the time of all clusters in seconds; every decision is valid."""
