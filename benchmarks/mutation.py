@@ -33,6 +33,10 @@ TARGETS = {
         " features/test_choice_sums.py competition/test_reader.py competition/test_default_layouts.py"
         " networks/test_config_states.py features/test_copies.py",
     ),
+    "compare": (
+        "**/compare.py",
+        "evaluation/test_agreement.py evaluation/test_compare.py evaluation/test_blend.py front/test_api.py",
+    ),
     "metrics": ("**/competition/metrics.py", "competition/test_metrics.py evaluation/test_compare.py"),
     "nodes": (
         "**/nodes/node_encodings.py",
@@ -55,7 +59,10 @@ TARGETS = {
         " rankers/test_table_features.py rankers/test_train.py",
     ),
     "named choices": ("**/ranking/choices.py", "ranking/test_effects.py ranking/test_choices.py"),
-    "trust": ("**/ranking/trust.py", "ranking/test_trust.py ranking/test_words.py"),
+    "trust": (
+        "**/ranking/trust.py",
+        "ranking/test_trust.py ranking/test_words.py ranking/test_rank.py ranking/test_packaged.py",
+    ),
     "trained": ("**/runs/trained_*.py", "rankers/test_libraries.py bad_input/test_folders.py"),
     "scores": (
         "**/evaluation/score*.py",

@@ -75,6 +75,25 @@ def test_models_of_programs_with_other_runtimes_are_refused(home, monkeypatch):
     assert doubt.startswith("not known: whether both were scored on the same runtimes of layout-xla-random")
 
 
+def test_a_program_that_only_one_has_runtimes_of_raises_no_doubt(features, tmp_path, monkeypatch):
+    """Such as after features were built again from fewer files."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    for run in ("one", "two"):
+        scores = random_scores(features, np.random.default_rng(0))
+        write_run(tmp_path / "runs" / run / "model", features, scores, data=run)
+        shutil.copytree(features.folder, tmp_path / "features" / run / "layout-xla-random")
+    pair = CompareSettings(one="one/model", other="two/model")
+    labels = features.labels("valid")
+    fewer = {"w": labels["w"]}
+    for run in ("one", "two"):
+
+        def of_folder(self, split, lacking=run):
+            return fewer if lacking in self.folder.parts else labels
+
+        monkeypatch.setattr(Features, "labels", of_folder)
+        assert compare_models(pair).words()[-1] == OPTIMISTIC
+
+
 def test_two_runs_are_compared_graph_by_graph(settings, features, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")  # the names are long paths
     (table,) = compare_runs(settings).programs.values()
@@ -114,6 +133,7 @@ def test_a_manifest_with_the_scores_of_other_programs_is_refused(settings):
     for odd, said in (
         ({"w": scores["w"]}, "lacks a score of v"),
         (scores | {"x": 0.0}, "scores x, which it does not predict"),
+        ({"a": 0.0, "w": scores["w"]}, "scores a, which it does not predict"),
     ):
         valid = {"mean": sum(odd.values()) / len(odd), "per_graph": odd}
         write_json(folder / "manifest.json", manifest | {"valid": valid})
@@ -316,6 +336,8 @@ def test_the_differences_of_all_collections_are_drawn_with_their_errors(count):
     (axes,) = figure.axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names == [*lines]
+    markers = [drawn.lines[0].get_marker() for drawn in axes.containers]
+    assert markers == (["o"] if count == 1 else ["o", "o", "o", "D"]), "a diamond is a mean"
     told = [text.get_text() for text in axes.texts]
     assert told[0] == "+0.0000" and (count == 1 or told[1] == "+0.1000 ± 0.0200")
     assert figure.get_suptitle() == "a is better" and "±" in axes.get_xlabel()
@@ -353,6 +375,36 @@ def test_both_sides_of_a_comparison_have_the_colours_of_their_models():
         full, ring = axes.get_lines()
         assert [full.get_color(), ring.get_color()] == [MODEL_COLOURS[model] for model in models]
         assert full.get_markerfacecolor() != ring.get_markerfacecolor() == "white"
+
+
+def test_the_scores_of_two_submissions_are_compared_row_by_row(tmp_path):
+    """Each wins one layout program, and the first one the kernel."""
+    orders = {
+        "layout:nlp:default:a": ("0;1;2", "2;1;0"),
+        "layout:nlp:default:b": ("2;1;0", "0;1;2"),
+        "tile:xla:k": ("0;1;2;3;4", "5;6;7;8;9"),
+    }
+    csvs = [tmp_path / "one.csv", tmp_path / "other.csv"]
+    for place, csv in enumerate(csvs):
+        rows = [f"{name},{of_both[place]}\n" for name, of_both in orders.items()]
+        csv.write_text("ID,TopConfigs\n" + "".join(rows))
+    runtimes = [
+        f"{name},{config},{10 + config}\n"
+        for name in orders
+        for config in range(10 if name.startswith("tile") else 3)
+    ]
+    (tmp_path / "solution.csv").write_text("ID,config_index,runtime\n" + "".join(runtimes))
+    given = CompareSettings(one=str(csvs[0]), other=str(csvs[1]), data_root=str(tmp_path))
+    found = compare_two(given)
+    rows = found.programs["layout-nlp-default"].to_dict("index")
+    assert [*rows.items()] == [
+        ("layout:nlp:default:b", {"one": -1, "other": 1, "difference": -2}),
+        ("layout:nlp:default:a", {"one": 1, "other": -1, "difference": 2}),
+    ]
+    means = found.results[["one", "other", "difference"]]
+    assert means.loc["nlp:default"].tolist() == [0, 0, 0]
+    assert means.loc["tile:xla"].tolist() == pytest.approx([1, 0.5, 0.5])
+    assert means.loc["mean of 2"].tolist() == pytest.approx([0.5, 0.25, 0.25])
 
 
 def test_tables_call_runs_by_their_whole_name_and_submissions_without_csv():

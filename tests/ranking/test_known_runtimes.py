@@ -85,6 +85,19 @@ def test_the_spread_of_known_scores_follows_from_their_predictions(rng):
     assert _spread(np.full(400, 0.3), score) == 1.0
 
 
+@cases(
+    "logs, bounded",
+    [
+        ([*np.arange(8) / 8, 50.0], [*np.arange(8) / 8, 2.0]),
+        ([-50.0, *np.arange(8) / 8], [-1.125, *np.arange(8) / 8]),
+        ([0.0] * 8 + [1.0], [0.0] * 8 + [1.0]),
+    ],
+)
+def test_logarithms_are_bounded_at_three_spreads_of_the_middle_half(logs, bounded):
+    """One configuration that is many times slower does not rule the unit; equal ones bound nothing."""
+    assert Known(np.arange(9), np.exp(logs)).unit == pytest.approx(np.std(bounded))
+
+
 def test_between_measured_configurations_the_measurements_decide():
     made, true, _ = program(2)
     for repeats in (1, 5):
