@@ -397,6 +397,9 @@ def test_models_of_ones_own_are_members_beside_those_of_the_run(layout, tmp_path
     manifest = build_ensemble(settings)
     assert [*manifest["members"]] == ["gnn", "net", "trees", "mine"]
     assert manifest["members"]["net"]["folder"] == "runs/own/net"
+    elsewhere = [tmp_path / "runs" / "own" / name for name in ("net", "trees")]
+    folders = [*find_members(runs / "e", manifest).values()]
+    assert folders == [runs / "gnn", *elsewhere, runs / "mine"]
     assert settings.artifact().is_current()
     assert [*build_ensemble(settings)["members"]] == [*manifest["members"]], "it is no member of itself"
     with pytest.raises(SettingsError, match=r"extra: .* of run folders \(runs/owm/\* matches none\)"):

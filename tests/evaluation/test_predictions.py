@@ -23,7 +23,7 @@ from fastslow.runs.predictions import (
 )
 from fastslow.steps.ensemble import build_ensemble
 from helpers.cases import cases
-from helpers.good_artifacts import reseal
+from helpers.good_artifacts import change_arrays, reseal
 from helpers.runs import ensemble_settings, make_features, overwrite_predictions
 
 
@@ -158,6 +158,12 @@ def test_left_out_programs_are_kept_by_distinct_configuration(features, tmp_path
     )
     with pytest.raises(DataError, match=f"held_out of {name} has a prediction that is not finite"):
         write_run(tmp_path / "mine", features, by_runtime(features), {name: values * np.nan})
+    change_arrays(tmp_path / "mine" / HELD_OUT, lambda arrays: arrays.update({name: arrays[name] * np.nan}))
+    reseal(tmp_path / "mine", HELD_OUT)
+    with pytest.raises(
+        DataError, match=f"{HELD_OUT}: train graph {name} has a prediction that is not finite"
+    ):
+        read_held_out(tmp_path / "mine")
 
 
 @cases(
