@@ -384,7 +384,7 @@ def test_the_scores_of_two_submissions_are_compared_row_by_row(tmp_path):
         "layout:nlp:default:b": ("2;1;0", "0;1;2"),
         "tile:xla:k": ("0;1;2;3;4", "5;6;7;8;9"),
     }
-    csvs = [tmp_path / "one.csv", tmp_path / "other.csv"]
+    csvs = [tmp_path / "one.csv", tmp_path / "other.txt"]  # a file of any ending is one
     for place, csv in enumerate(csvs):
         rows = [f"{name},{of_both[place]}\n" for name, of_both in orders.items()]
         csv.write_text("ID,TopConfigs\n" + "".join(rows))
@@ -405,6 +405,8 @@ def test_the_scores_of_two_submissions_are_compared_row_by_row(tmp_path):
     assert means.loc["nlp:default"].tolist() == [0, 0, 0]
     assert means.loc["tile:xla"].tolist() == pytest.approx([1, 0.5, 0.5])
     assert means.loc["mean of 2"].tolist() == pytest.approx([0.5, 0.25, 0.25])
+    with pytest.raises(DataError, match=r"lost\.csv: no such file"):
+        compare_two(given.replace(other=str(tmp_path / "lost.csv")))
 
 
 def test_tables_call_runs_by_their_whole_name_and_submissions_without_csv():

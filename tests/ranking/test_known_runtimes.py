@@ -13,7 +13,7 @@ from tests.helpers.cases import cases
 
 from fastslow.core.errors import DataError
 from fastslow_programs.ranking import known_models, known_runtimes
-from fastslow_programs.ranking.known_models import Configurations, Encoder, Known, Stack, _spread
+from fastslow_programs.ranking.known_models import Configurations, Encoder, Known, Stack, _spread, _stack
 from fastslow_programs.ranking.known_runtimes import check_known, is_faster, learn, read_known
 
 CONFIGS, GROUPS, RULES = 300, 6, 8
@@ -154,6 +154,31 @@ def test_each_measurement_is_left_out_of_its_own_prediction():
     np.testing.assert_allclose(whole.covariance(inputs), whole.inflation * variance, atol=1e-8)
     squares = ((score - whole.left_out) ** 2 * np.linalg.inv(noisy).diagonal()).sum()
     assert whole.inflation == pytest.approx((squares + 4) / (7 + 4)) and whole.degrees == 11
+
+
+def test_the_weights_are_of_the_least_squared_error_pulled_to_the_shares(rng):
+    """Of two models in closed form: four known configurations hold the shares, which are 11 to 6."""
+    share = 11 / 17
+    for slope in (1.0, 0.3, -2.0, 4.0):
+        target, process = rng.normal(size=(2, 20))
+        prediction = slope * target + (1 - slope) * process + 0.1 * rng.normal(size=20)
+        away = prediction - process
+        free = ((target - process) @ away + 2 * 4 * share) / (away @ away + 2 * 4)
+        weights = _stack(target, {"prediction": prediction, "process": process})
+        assert weights["prediction"] == pytest.approx(np.clip(free, 0, 1), abs=1e-4)
+        assert weights["prediction"] + weights["process"] == pytest.approx(1)
+
+
+def test_known_configurations_are_told_apart_by_students_t():
+    """As often as each was measured, with a degree of freedom for each repeat and four for the guess."""
+    config = np.array([0, 0, 0, 0, 1, 2, 2])
+    known = Known(config, np.array([1.0, 1.1, 1.2, 1.0, 1.3, 1.05, 1.2]))
+    for than in range(3):
+        errors = np.sqrt(known.noise * (1 / known.count + 1 / known.count[than]))
+        law = t((len(config) - 3) + 4)
+        expected = law.cdf((known.score[than] - known.score) / errors)
+        np.testing.assert_allclose(known.faster(than), expected)
+        assert np.argmax(expected) == 0
 
 
 def test_order_of_rows_and_configurations_and_the_unit_do_not_matter():
