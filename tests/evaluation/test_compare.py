@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import fastslow
-from fastslow.competition.metrics import ALL_METRICS, mean_metrics, ranking_tau
+from fastslow.competition.metrics import ALL_METRICS, mean_metrics, ranking_tau, tile_score
 from fastslow.core.artifacts import Artifact
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.figures import MODEL_COLOURS
@@ -114,7 +114,7 @@ def test_two_runs_are_compared_graph_by_graph(settings, features, tmp_path, caps
     assert not any(f"| {graph} " in printed for graph in truth), "programs are printed with all=True"
     compare_runs(settings.replace(all=True))
     printed = capsys.readouterr().out
-    assert all(f"| {graph} " in printed for graph in truth)
+    assert all(f"| {graph} " in printed for graph in truth) and "runs/near minus runs/far: " in printed
     plot = tmp_path / "runs" / "comparisons" / "runs-near--runs-far--competition-valid.png"
     assert plot.stat().st_size > 5000
     shutil.rmtree(plot.parent)
@@ -155,7 +155,10 @@ def test_a_run_is_compared_without_its_features(settings, features, tmp_path):
     ]
     (tmp_path / "solution.csv").write_text("\n".join(rows) + "\n")
     (table,) = compare_runs(bare.replace(split="test")).programs.values()
-    assert table.index.tolist() == ["t"]
+    runtime = np.arange(features.num_configs("test")["t"])
+    predictions = [read_predictions(resolve(run))["test"]["t"] for run in (bare.one, bare.other)]
+    taus = [ranking_tau(runtime, predicted) for predicted in predictions]
+    assert table[["one", "other"]].to_dict("index") == {"t": dict(zip(("one", "other"), taus, strict=True))}
     remedy = "Build it with `make features NAME=runs`.* leave metric out"
     with pytest.raises(
         SettingsError, match=f"metric: opa on valid .*features/runs/layout-xla-random, which.*{remedy}"
@@ -265,11 +268,15 @@ def test_models_with_seeds_are_compared_over_their_collections(features, tmp_pat
             assert found.results.loc[label, column] == pytest.approx(taus.mean(axis=None))
             assert found.results.loc[label, f"{column}_seeds"] == pytest.approx(taus.mean(axis=1).std())
     assert found.results.loc["mean of 2", "other_seeds"] > 0 and "(0." in found.table["beta"].iloc[-1]
+    for name, column in (("alpha", "one"), ("beta", "other")):
+        assert found.table[name].iloc[0].startswith(f"{found.results[column].iloc[0]:.3f} (")
     assert "a score is the mean of the seeds; in brackets: their standard deviation" in found.words()
     for typed in ("alpha/alpha", "runs/alpha/alpha", "runs/alpha"):
         pd.testing.assert_frame_equal(fastslow.compare(typed, "beta").results, found.results)
-    with pytest.raises(SettingsError, match="other: one is a run, .* layout:xla:default, which one has not"):
-        fastslow.compare("one", "beta/beta-layout-xla-default-s0")
+    for typed, kind in (("one", "a run"), ("one/one", "a model of a run")):
+        said = f"other: {typed} is {kind}, .* layout:xla:default, which {typed} has not"
+        with pytest.raises(SettingsError, match=said):
+            fastslow.compare(typed, "beta/beta-layout-xla-default-s0")
     assert "layout:xla:default (only beta has it)" in " ".join(fastslow.compare("one", "beta").words())
     titles = []
     monkeypatch.setattr(
@@ -283,6 +290,8 @@ def test_models_with_seeds_are_compared_over_their_collections(features, tmp_pat
         "alpha-alpha--beta--competition-valid-differences.png",
         *(f"alpha-{a}--beta-{a.replace('alpha', 'beta')}--competition-valid.png" for a in found.programs),
     }
+    compare_runs(CompareSettings(one="one", other="beta"))
+    assert titles[-1].startswith("too few programs for a verdict"), "of a single collection"
     kept = found.record()
     assert kept["results"][-1]["programs"] == 2 and kept["words"] == found.words()
 
@@ -310,6 +319,12 @@ def test_what_cannot_be_compared_is_refused(settings, tmp_path):
         compare_runs(settings.replace(other=run))
     with pytest.raises(SettingsError, match=r"split: test needs solution\.csv in .*; give data_root=FOLDER"):
         compare_runs(settings.replace(split="test"))
+    runtime = 10 + np.arange(kernels.num_configs("test")["t"])
+    rows = [f"{TILE}:t,{config},{measured}\n" for config, measured in enumerate(runtime)]
+    (tmp_path / "solution.csv").write_text("ID,config_index,runtime\n" + "".join(rows))
+    on_test = settings.replace(one=run, other=run, split="test", features="")
+    (table,) = compare_models(on_test).programs.values()
+    assert table.loc["t", "one"] == tile_score(runtime, scores["test"]["t"])
     (tmp_path / "runs" / "training").mkdir()
     Artifact(tmp_path / "runs" / "training", {"model": "gnn", "kind": "layout"}, {}).finish()
     with pytest.raises(SettingsError, match="other: .*training is no model; name a model's folder"):
