@@ -358,6 +358,7 @@ ENSEMBLE = [
         r"members.a.valid is 1e\+300, a score from -1 to 1 wanted",
     ),
     (manifest("baselines", "rule", "valid", value=-2), "baselines.rule.valid is -2, a score from -1 to 1"),
+    (manifest("members", "b", "valid", value=1.25), "members.b.valid is 1.25, a score from -1 to 1"),
 ]
 """What was accepted, or ended in a traceback, where the checksum fits."""
 
@@ -380,3 +381,20 @@ def test_a_resealed_ensemble_is_refused(good, workplace, change, said):
         refused(lambda: read_run_manifest(workplace / "run"), MANIFEST, said)
     else:
         assert read_run_manifest(workplace / "run")["members"].keys() == members.keys()
+
+
+def test_a_tile_score_is_at_most_1_and_has_no_lowest(good, tmp_path):
+    """A slowdown has no end, so 1 - slowdown has none below."""
+    shutil.copytree(good.root / "run", tmp_path / "run")
+    path = tmp_path / "run" / MANIFEST
+
+    def score(value):
+        change_json(path, lambda record: record["settings"].update(collection="tile:xla"))
+        change_json(path, lambda record: record["valid"].update(mean=value, per_graph={"v": value}))
+        reseal(tmp_path / "run")
+
+    score(-9.5)
+    assert read_run_manifest(tmp_path / "run")["valid"]["mean"] == -9.5
+    score(1.25)
+    said = "valid.per_graph.v is 1.25, a score at most 1 wanted"
+    refused(lambda: read_run_manifest(tmp_path / "run"), MANIFEST, said)
