@@ -284,7 +284,9 @@ def test_models_with_seeds_are_compared_over_their_collections(features, tmp_pat
         lambda table, names, title, models: titles.append(title) or plot_comparison(table, names, title),
     )
     compare_runs(CompareSettings(one="alpha/alpha", other="beta"))
-    assert all("minus" in title and "better" not in title and "chance" not in title for title in titles)
+    assert not any("better" in title or "chance" in title for title in titles)
+    both = [f"alpha/{a} minus beta/{a.replace('alpha', 'beta')}" for a in found.programs]
+    assert [title.partition(":")[0] for title in titles] == both
     pictures = {path.name for path in (tmp_path / "runs" / "comparisons").iterdir()}
     assert pictures == {
         "alpha-alpha--beta--competition-valid-differences.png",
@@ -353,6 +355,11 @@ def test_the_differences_of_all_collections_are_drawn_with_their_errors(count):
     assert names == [*lines]
     markers = [drawn.lines[0].get_marker() for drawn in axes.containers]
     assert markers == (["o"] if count == 1 else ["o", "o", "o", "D"]), "a diamond is a mean"
+    for drawn, line in zip(axes.containers, lines.values(), strict=True):
+        mean, error = line["difference"], line["standard_error"]
+        assert drawn.has_xerr == (error > 0)
+        if drawn.has_xerr:
+            assert drawn.lines[2][0].get_segments()[0][:, 0] == pytest.approx([mean - error, mean + error])
     told = [text.get_text() for text in axes.texts]
     assert told[0] == "+0.0000" and (count == 1 or told[1] == "+0.1000 ± 0.0200")
     assert figure.get_suptitle() == "a is better" and "±" in axes.get_xlabel()
