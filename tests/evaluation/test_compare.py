@@ -292,6 +292,11 @@ def test_models_with_seeds_are_compared_over_their_collections(features, tmp_pat
         "alpha-alpha--beta--competition-valid-differences.png",
         *(f"alpha-{a}--beta-{a.replace('alpha', 'beta')}--competition-valid.png" for a in found.programs),
     }
+    seeds = [f"alpha/alpha-layout-xla-random-s{seed}" for seed in range(2)]
+    for other in seeds:  # the first one with itself, too
+        compare_runs(CompareSettings(one=seeds[0], other=other))
+    picture = "--".join(name.replace("/", "-") for name in seeds)
+    assert resolve(f"runs/comparisons/{picture}--competition-valid-differences.png").is_file()
     compare_runs(CompareSettings(one="one", other="beta"))
     assert titles[-1].startswith("too few programs for a verdict"), "of a single collection"
     kept = found.record()
