@@ -27,7 +27,6 @@ UNKEYED = {
     "RankSettings": "data_root hlo_folder",
     "MeasureSettings": "data_root",
     "SearchSettings": "budget_seconds seconds attempts processes data_root",
-    "LearningSettings": "threads",
     "PlaceSettings": "out",
 }
 """Fields by class of which a result does not depend, or only through the content of the files they name."""
