@@ -18,8 +18,8 @@ from fastslow_placement.programs.list_placement import m_etf
 from fastslow_placement.programs.problems import FusionProblem, PlacementProblem
 
 
-def one_device(problem: Problem) -> np.ndarray:
-    """Return the decision ``(U,)`` int64 that gives every unit its first option: zeros."""
+def first_options(problem: Problem) -> np.ndarray:
+    """Return the decision ``(U,)`` int64 that gives every unit its first option, 0: one device, no fusion."""
     return np.zeros(len(problem.choices), np.int64)
 
 
@@ -83,18 +83,13 @@ def _silent() -> Iterator[None]:
         os.close(stdout)
 
 
-NO_FUSION, BEST_START = "no fusion", "best placement by rules"
+BEST_START = "best placement by rules"
 PLACEMENT_RULES: dict[str, Callable[[PlacementProblem], np.ndarray]] = {
-    "one device": one_device,
+    "one device": first_options,
     "human": by_hand,
     "METIS": metis,
     "m-ETF": m_etf,
 }
-
-
-def no_fusion(problem: FusionProblem) -> np.ndarray:
-    """Return the decision ``(N,)`` that fuses nothing: zeros."""
-    return np.zeros(len(problem.choices), np.int64)
 
 
 def best_placement(problem: JointProblem) -> np.ndarray:
@@ -111,7 +106,7 @@ def rules_of(problem: Problem) -> dict[str, Callable[[Any], np.ndarray]]:
     if isinstance(problem, PlacementProblem):
         rules = dict(PLACEMENT_RULES)
     if isinstance(problem, FusionProblem):
-        rules[NO_FUSION] = no_fusion
+        rules["no fusion"] = first_options
     if isinstance(problem, JointProblem):
         rules[BEST_START] = best_placement
     if find_spec("pymetis") is None:

@@ -252,9 +252,9 @@ def compare(settings: PlaceSettings, problem: Problem, program: JaxProgram | Non
 
     def searched() -> Found:
         """Search from the best of the rules and of the problem's starts."""
-        starts = [problem.starts, [rule.decision for rule in methods.values()]]
-        start = best_of(problem, np.concatenate(starts)).decision
-        if isinstance(problem, PlacementProblem):
+        start = min(methods.values(), key=lambda rule: rule.cost).decision
+        if isinstance(problem, PlacementProblem):  # the rules of other tasks are all of their starts
+            start = best_of(problem, np.concatenate([problem.starts, start[None]])).decision
             return anneal_regions(problem, evaluations, settings.seed, start)
         return anneal(problem, evaluations, settings.seed, start)
 
