@@ -1,5 +1,6 @@
 """Ranking a program: equal to a submission's row, for every kind of source, and errors by name."""
 
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -83,6 +84,8 @@ def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
     assert {PAGE, FACTS} < {path.name for path in folder.iterdir()}
     facts = read_json(folder / FACTS)
     assert facts["words"] == ranking.words() and facts["trust"]["trained_on"] is ranking.trust.trained_on
+    assert {name: facts[name] for name in ranking.facts()} == json.loads(json.dumps(ranking.facts()))
+    assert (facts["default"], facts["compared_with"]) == (None, 0), "it takes the default's part"
     assert (folder / PAGE).read_text().count("data:image/png;base64,") == 3
     assert sorted(table["config"]) == list(range(len(table))) and len(table) == 40
     assert table["prediction"].is_monotonic_increasing and ranking.default is None

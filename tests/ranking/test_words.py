@@ -73,6 +73,19 @@ def test_advice_that_measured_runtimes_refute_is_withdrawn(column, left):
     assert replace(ranked, rows=rows).changes()["choice"].tolist() == left
 
 
+def test_facts_are_numbers_that_agree_with_the_table():
+    ranked = replace(ranking(), default_cycles=100)
+    facts = ranked.facts()
+    table = ranked.table.set_index("config")["rank"]
+    alike = [c for c in table.index if all(choice.values[c] == choice.values[0] for choice in ranked.choices)]
+    assert len(alike) == 20 and facts["compared_with_rank"] == table[alike].min() < table[0]
+    assert (facts["configurations"], facts["choices"], facts["fastest"]) == (160, 3, table.idxmin())
+    assert (facts["default"], facts["compared_with"], facts["default_cycles"]) == (0, 0, 100)
+    assert facts["cycles_as_compiled"] is facts["trust"] is None and facts["scores"] == {}
+    without = replace(ranked, compared_with=Default(None, "not known", known=False)).facts()
+    assert without["default"] is without["compared_with"] is without["compared_with_rank"] is None
+
+
 def test_nothing_is_to_change_where_the_default_is_the_first_and_the_fastest_that_was_measured():
     ranked = ranking()
     first = int(ranked.rows["config"].iloc[0])

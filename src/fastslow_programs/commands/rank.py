@@ -19,7 +19,7 @@ def rank_program(settings: RankSettings) -> dict[str, Any]:
             ``run`` where there is such a folder; otherwise it starts at the repository.
 
     Returns:
-        The sentences, the rows of the ranking and the files, as they are printed.
+        The sentences, the facts and rows of the ranking, and the files.
 
     Raises:
         SettingsError: A setting is wrong, or a source of this kind cannot be ranked.
@@ -36,6 +36,5 @@ def rank_program(settings: RankSettings) -> dict[str, Any]:
     files |= {"page with figures": PAGE}
     written = {what: folder / name for what, name in files.items()}
     print(facts_text(written))
-    found = {"found": ranking.words(), "trust": ranking.trust and ranking.trust.facts()}
-    found["scores"] = ranking.scores()
-    return {**found, "table": json.loads(ranking.table.to_json(orient="records")), **written}
+    rows = json.loads(ranking.table.to_json(orient="records"))
+    return {"found": ranking.words(), **ranking.facts(), "table": rows, **written}

@@ -394,9 +394,6 @@ def write_ranking(ranking: Ranking, settings: RankSettings) -> Path:
             table.to_csv(temporary, index=False)
     with atomic_path(folder / PAGE) as temporary:
         temporary.write_text(ranking.page(ranking.program))
-    summary = {name: str(value) for name, value in ranking.summary().items()}
-    facts = {"settings": settings.asdict(), "commit": commit(), "summary": summary, "words": ranking.words()}
-    facts["trust"] = ranking.trust and ranking.trust.facts()
-    facts["scores"] = ranking.scores()
-    write_json(folder / FACTS, facts)
+    made = {"settings": settings.asdict(), "commit": commit(), "words": ranking.words()}
+    write_json(folder / FACTS, made | ranking.facts())
     return folder

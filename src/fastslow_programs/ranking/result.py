@@ -50,8 +50,8 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True, repr=False)
-class Ranking(Shown):
-    """The ranking of the configurations of a program.
+class RankingFacts:
+    """The ranking of the configurations of a program: tables, probabilities and numbers.
 
     Args:
         program: Name of the program.
@@ -79,7 +79,6 @@ class Ranking(Shown):
         judge: Gives how far to trust the ranking, None where the run's features are not known.
     """
 
-    kind = "Ranking of configurations"
     program: str
     run: str
     models: str
@@ -100,7 +99,7 @@ class Ranking(Shown):
     judge: Callable[[], Trust | None] = _nothing
 
     @cached_property
-    def table(self) -> pd.DataFrame:  # type: ignore[override]
+    def table(self) -> pd.DataFrame:
         """The rows; ``faster`` is the probability to be faster than ``compared_with``, where there is one."""
         config = self.compared_with.config
         faster = None if config is None else self.faster(config)
@@ -132,6 +131,208 @@ class Ranking(Shown):
         """Position of the compiler's default, or of the one that is set; None where it is not known."""
         return self.compared_with.config if self.compared_with.known else None
 
+    @property
+    def _is_one_program(self) -> bool:
+        return self.rows["id"].nunique() == 1
+
+    @property
+    def all_alike(self) -> bool:
+        """Whether no order is better than another: all configurations are one program, or equally fast."""
+        return self._is_one_program or ("runtime" in self.rows and self._judged_by.nunique() == 1)
+
+    @property
+    def _judged_column(self) -> str:
+        """Name of the column by which a ranking is judged."""
+        return "over_default" if "over_default" in self.rows else "runtime"
+
+    @property
+    def _judged_by(self) -> pd.Series:
+        """Runtimes of the file, of a tile over the default's; of repeated configurations their mean."""
+        return self.rows.groupby("id")[self._judged_column].transform("mean")
+
+    def scores(self) -> dict[str, float]:
+        """Return how well the ranking agrees with the file's runtimes; nothing if none differ.
+
+        Returns:
+            Every metric of :data:`fastslow.competition.metrics.ALL_METRICS` by name; of a tile of its
+            runtimes over the default's. ``tau`` and ``opa`` count all rows of the file, as the competition
+            does; slowdowns such as ``top_1_error`` take the mean of each distinct configuration, as the
+            fastest of many repeats is so by luck.
+        """
+        if "runtime" not in self.table or self.all_alike:
+            return {}
+        rows, means = self.rows[self._judged_column].to_numpy(), self._judged_by.to_numpy()
+        prediction = self.table["prediction"].to_numpy()
+        return {
+            name: metric(means if name.startswith("top_") else rows, prediction)
+            for name, metric in ALL_METRICS.items()
+        }
+
+    def _noise(self) -> float:
+        """Return by how much repeated configurations of the file differ, the median as a fraction."""
+        runtimes = self.rows.groupby("id")["runtime"]
+        apart = (runtimes.max() / runtimes.min() - 1)[runtimes.size() > 1]
+        return float(apart.median()) if len(apart) else 0.0
+
+    def faster(self, than: int) -> np.ndarray | None:
+        """Return the probability ``(C,)`` that each configuration is faster than one; equal ones count half.
+
+        Configurations are named by their position in the file. It is None where it is not known, and where
+        no score is expected of what measured runtimes tell.
+
+        Raises:
+            SettingsError: There is no configuration at this position.
+        """
+        is_position = isinstance(than, Integral) and not isinstance(than, bool) and 0 <= than < len(self.rows)
+        if not is_position:
+            raise SettingsError("than", f"{than!r} is no position from 0 to {len(self.rows) - 1}")
+        if self.all_alike:
+            return np.full(len(self.rows), 0.5)
+        if self.learnt:
+            return self.learnt.faster(than)
+        return self.trust.faster(self._in_file_order, than) if self.trust else None
+
+    @property
+    def _measured(self) -> pd.Series:
+        """Runtime of each configuration that was measured, by its position; known (median), or the file's."""
+        by_id = self.rows.set_index("config").groupby("id")
+        for name, middle in (("known", "median"), ("runtime", "mean")):  # the file's as its scores take them
+            if name in self.rows:
+                return by_id[name].transform(middle).dropna()
+        return pd.Series(dtype=float)
+
+    @property
+    def _by_compiler(self) -> bool:
+        """Whether the known runtimes are the compiler's estimates."""
+        return are_estimates(self.known_from)
+
+    def _is_faster_than_default(self, config: int) -> bool | None:
+        """Return whether a configuration was measured below the default beyond noise; None: not known."""
+        if self.known is None or self.compared_with.config is None:
+            return None
+        ids = self.rows.set_index("config")["id"]
+        return is_faster(self.known, ids[config], ids[self.compared_with.config])
+
+    @property
+    def _is_default_best(self) -> bool:
+        """Whether the default is the first of the ranking and the fastest that was measured."""
+        first = self.compared_with.config
+        measured = self._measured
+        if first != self.table["config"].iloc[0] or first not in measured:
+            return False
+        return bool(measured[first] == measured.min())
+
+    def changes(self) -> pd.DataFrame:
+        """Return the options that are faster than the default's by more than two standard errors.
+
+        Returns:
+            Rows of ``effects``, the fastest first, one per choice, only of choices whose default is known. An
+            option is left out if the compiler estimates no configuration that takes it below the cycles of
+            the default and of the program without constraints, or if the median of its measured runtimes is
+            not below the default's option's. None is left where the default is the first of the ranking and
+            the fastest that was measured.
+        """
+        if self._is_default_best:
+            return self.effects.head(0)
+        known = [number for number, choice in enumerate(self.choices) if choice.known]
+        sure = self.effects[self.effects["choice"].isin(known)]
+        rows = sure[sure["effect"] + _SURE * sure["standard_error"] < 0].sort_values("effect", kind="stable")
+        refuted = [self._is_refuted(row.choice, row.option) for row in rows.itertuples()]
+        rows = rows[~np.array(refuted, bool)]
+        return rows.drop_duplicates("choice").reset_index(drop=True)
+
+    def _is_refuted(self, number: int, option: str) -> bool:
+        """Return whether no estimate of an option is below the baseline, or its runtimes are not lower."""
+        choice = self.choices[number]
+        position = choice.options.index(option)
+        estimates = self.estimates()
+        taken = choice.values[estimates["config"].to_numpy(int)] == position
+        by_estimates = taken.any() and estimates["vs_baseline"][taken].min() >= 1
+        medians = self._measured.groupby(choice.values[self._measured.index]).median()
+        are_measured = {position, choice.default} <= {*medians.index}
+        by_runtimes = are_measured and medians[position] >= medians[choice.default]
+        return bool(by_estimates or by_runtimes)
+
+    def differences(self, count: int = 10) -> pd.DataFrame:
+        """Return the choices in which the ``count`` fastest and as many slowest differ from the default.
+
+        Returns:
+            One row per difference: ``rank``, ``config``, ``node``, ``tied`` (number of further nodes that
+            choose alike), ``tensor``, ``layout`` (of a tile: bound) and ``default``.
+        """
+        total = len(self.table)
+        ends = self.table.iloc[[*range(min(count, total)), *range(max(count, total - count), total)]]
+        rows = [
+            (rank, config, c.node, c.tied, c.tensor, c.options[c.values[config]], c.options[c.default])
+            for rank, config in ends[["rank", "config"]].itertuples(index=False)
+            for c in differences(self.choices, config)
+        ]
+        return pd.DataFrame(rows, columns=["rank", "config", "node", "tied", "tensor", "layout", "default"])
+
+    def estimates(self) -> pd.DataFrame:
+        """Return the configurations that the compiler estimated, fewest cycles first; empty if none.
+
+        ``vs_default`` is the estimate as a multiple of the estimate of the compiler's own default,
+        ``vs_baseline`` of that or of the program's without constraints, whichever is less.
+        """
+        columns = ["rank", "config", "prediction", "estimated_cycles", "vs_default", "vs_baseline"]
+        if not self.default_cycles or "estimated_cycles" not in self.table:
+            return pd.DataFrame(columns=columns)
+        cycles = self.table["estimated_cycles"]
+        ratios = {"vs_default": cycles / self.default_cycles, "vs_baseline": cycles / self._baseline_cycles}
+        rows = self.table.assign(**ratios)[columns].dropna()
+        return rows.sort_values("estimated_cycles", kind="stable", ignore_index=True)
+
+    @property
+    def _baseline_cycles(self) -> int | None:
+        """Cycles that an estimate must be below to be worth a measurement."""
+        known = [cycles for cycles in (self.default_cycles, self.cycles_as_compiled) if cycles is not None]
+        return min(known, default=None)
+
+    @property
+    def _keeps_program(self) -> bool:
+        """Whether the program without constraints has fewer cycles than the default that they bind."""
+        return self._baseline_cycles != self.default_cycles
+
+    def _rank_of(self, config: int) -> int:
+        """Return the lowest rank of the configurations that choose as one does."""
+        equal = [choice.values == choice.values[config] for choice in self.choices]
+        same = np.all(equal, axis=0) if equal else np.arange(len(self.rows)) == config
+        return int(self.rows.loc[same[self.rows["config"]], "rank"].min())
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts that another program can read, beside the table: numbers, names and None.
+
+        Returns:
+            ``program`` and ``run``, names; ``configurations`` and ``choices``, their numbers. ``fastest`` is
+            the position of the first configuration, ``default`` the default's, None where it is not known.
+            ``compared_with`` is the position of the default, or of the configuration in its part, and
+            ``compared_with_rank`` its rank; both are None where there is none. ``default_cycles`` and
+            ``cycles_as_compiled`` are the compiler's estimates, None where it gave none. ``scores`` is the
+            dict of :meth:`scores`. ``trust`` has the facts of the attribute ``trust``, or is None.
+        """
+        config = self.compared_with.config
+        return {
+            "program": self.program,
+            "run": self.run,
+            "configurations": len(self.rows),
+            "choices": len(self.choices),
+            "fastest": int(self.rows["config"].iloc[0]),
+            "default": self.default,
+            "compared_with": config,
+            "compared_with_rank": None if config is None else self._rank_of(config),
+            "default_cycles": self.default_cycles,
+            "cycles_as_compiled": self.cycles_as_compiled,
+            "scores": self.scores(),
+            "trust": self.trust and self.trust.facts(),
+        }
+
+
+class Ranking(RankingFacts, Shown):
+    """The ranking of the configurations of a program: its facts in words, as figures and as a page."""
+
+    kind = "Ranking of configurations"
+
     def words(self) -> list[str]:
         """Return the findings: the verdict, changes, effects, the trivial rule, and how far to trust it."""
         facts = self.summary()
@@ -151,84 +352,6 @@ class Ranking(Shown):
         lines += (self.trust.words() if self.trust else []) + self._sureness
         told = ("run", "members", "configurations", "choices", "fastest", "default")
         return lines + [f"{name}: {fact}" for name, fact in facts.items() if name not in told]
-
-    def figures(self) -> list[Figure]:
-        """Return slowdown against place, or what the members say; the graph; the effects of the choices."""
-        return list(self._answers().values())
-
-    def _answers(self) -> dict[str, Figure]:
-        """Return the figures by the question that each answers."""
-        from fastslow_programs.program.graph_picture import plot_effects_on_graph
-        from fastslow_programs.ranking.plots import plot_effects
-
-        answers = {}
-        places = self.plot_places()
-        if places is not None:
-            answers["How slow is each place?" if self.scores() else "Do the models agree?"] = places
-        largest, names = self._largest_by_node()
-        if self.arrays is not None and largest:
-            figure = plot_effects_on_graph(self.arrays, self.program, largest, names)
-            answers["Where in the program do choices matter?"] = figure
-        if len(self.effects):
-            answers["Which choices matter?"] = plot_effects(self.effects, self._base)
-        return answers
-
-    def plot_places(self) -> Figure | None:
-        """Plot slowdown against place, or without runtimes the place by each model; None for a single one."""
-        from fastslow_programs.ranking.plots import plot_members, plot_slowdown
-
-        if not self.scores():
-            members = [name for name, weight in self.weights.items() if weight > 0 and name in self.table]
-            if len(members) < 2 or len(self.table) < 2:
-                return None
-            return plot_members(self.table, members, self.compared_with.config, self._compared)
-        marks = {}
-        if self.compared_with.config is not None:
-            marks[self._compared] = self.compared_with.config
-        if self.rule:
-            marks["first of the trivial rule"] = int(self.rule.prediction.argmin())
-        known = self.table.dropna(subset="known")["config"].tolist() if "known" in self.table else ()
-        judged = self.table.assign(**{self._judged_column: self._judged_by})
-        return plot_slowdown(judged, marks, known)
-
-    def _largest_by_node(self) -> tuple[dict[int, float], dict[int, str]]:
-        """Return by node the effect of its strongest option, and the names of the choices' first nodes."""
-        largest: dict[int, float] = {}
-        names: dict[int, str] = {}
-        for row in self.effects.dropna(subset="effect").itertuples():
-            choice = self.choices[row.choice]
-            for node in choice.nodes:
-                if abs(row.effect) > abs(largest.get(node, 0.0)):
-                    largest[node] = row.effect
-                    alike = f" and {choice.tied} alike" if choice.tied else ""
-                    if node == choice.nodes[0]:
-                        names[node] = choice.node + alike
-        return largest, names
-
-    @property
-    def _compared(self) -> str:
-        """What ``compared_with`` is called."""
-        if self.compared_with.known:
-            return "the default"
-        return f"configuration {self.compared_with.config}"
-
-    @property
-    def _base(self) -> str:
-        """What the options of the choices are compared with."""
-        if any(choice.known for choice in self.choices):
-            config = self.compared_with.config
-            nearest = config is not None and bool(differences(self.choices, config))
-            return "the compiler's own layouts" if nearest else "the default"
-        return "the commonest options" if self.compared_with.config is None else self._compared
-
-    @property
-    def all_alike(self) -> bool:
-        """Whether no order is better than another: all configurations are one program, or equally fast."""
-        return self._is_one_program or ("runtime" in self.rows and self._judged_by.nunique() == 1)
-
-    @property
-    def _is_one_program(self) -> bool:
-        return self.rows["id"].nunique() == 1
 
     def verdict(self) -> str:
         """Return in one line which configuration to take."""
@@ -297,18 +420,6 @@ class Ranking(Shown):
             return f"Take configuration {first}: it is {than}."
         return f"Keep {self._compared}, or measure more: configuration {first} is {than}."
 
-    @property
-    def _by_compiler(self) -> bool:
-        """Whether the known runtimes are the compiler's estimates."""
-        return are_estimates(self.known_from)
-
-    def _is_faster_than_default(self, config: int) -> bool | None:
-        """Return whether a configuration was measured below the default beyond noise; None: not known."""
-        if self.known is None or self.compared_with.config is None:
-            return None
-        ids = self.rows.set_index("config")["id"]
-        return is_faster(self.known, ids[config], ids[self.compared_with.config])
-
     def _gain(self) -> str:
         gains = [line.removeprefix("to gain: ") for line in self.advice if line.startswith("to gain: ")]
         return f"To gain, {gains[0].split('. ')[0]}." if gains else ""
@@ -326,28 +437,140 @@ class Ranking(Shown):
             return f"; so is {self._compared}"
         return f"; {self._compared} is {two_digits(100 * excess)} % slower"
 
-    @property
-    def _judged_column(self) -> str:
-        """Name of the column by which a ranking is judged."""
-        return "over_default" if "over_default" in self.rows else "runtime"
-
-    @property
-    def _judged_by(self) -> pd.Series:
-        """Runtimes of the file, of a tile over the default's; of repeated configurations their mean."""
-        return self.rows.groupby("id")[self._judged_column].transform("mean")
-
-    def _noise(self) -> float:
-        """Return by how much repeated configurations of the file differ, the median as a fraction."""
-        runtimes = self.rows.groupby("id")["runtime"]
-        apart = (runtimes.max() / runtimes.min() - 1)[runtimes.size() > 1]
-        return float(apart.median()) if len(apart) else 0.0
-
     def _in_words(self, config: int) -> str:
         """Return what a configuration changes in the default, the choices that matter most first."""
         order = self.effects["choice"].drop_duplicates().tolist()
         chosen = [self.choices[number] for number in order]
         chosen += [choice for number, choice in enumerate(self.choices) if number not in order]
         return describe_differences(chosen, config)
+
+    def _changes(self) -> list[str]:
+        if self.all_alike:
+            return [f"to change: nothing. {self.verdict()}"]
+        rows = self.changes()
+        estimated = self._estimated_faster()
+        if estimated and rows.empty:
+            return estimated
+        if self.choices and not any(choice.known for choice in self.choices):
+            is_tile_without = self.compared_with.config is None and "over_default" in self.rows
+            no_default = "no configuration of the file is the compiler's default"
+            why = no_default if is_tile_without else "the compiler's default is not known"
+            return [f"to change: no advice, since {why}"]
+        if rows.empty:
+            if self._is_default_best:
+                return ["to change: nothing; the default is the first, and the fastest that was measured"]
+            against = ["the compiler's estimates refute it"] if len(self.estimates()) else []
+            if len(self._measured):
+                against.append("the measured runtimes refute it")
+            also = "".join(f", or {refuted}" for refuted in against)
+            none = "no option is predicted faster than the default's by more than two standard errors"
+            return [f"to change: nothing; {none}{also}"]
+        to_do = "to measure first" if self.advice else "to change"
+        likely = [f"{to_do}: {_effect_in_words(row)}" for row in rows.head(_SENTENCES).itertuples()]
+        return estimated + likely
+
+    def _estimated_faster(self) -> list[str]:
+        """Return the best estimate and what it changes in words; nothing where the default is as good.
+
+        Where the program without constraints is as good, say so: those that bind the default cost cycles.
+        """
+        estimates = self.estimates()
+        if estimates.empty:
+            return []
+        config = int(estimates["config"].iloc[0])
+        ratio = f"{estimates['vs_baseline'].iloc[0]:.3f}"
+        if estimates["vs_baseline"].iloc[0] < 1:
+            cycles = f"{ratio} of {self._baseline_is} by the compiler's estimate"
+            return [f"to measure first: configuration {config}, {cycles}: {self._in_words(config)}"]
+        if not self._keeps_program:
+            return []
+        none = f"none of {counted(len(estimates), 'estimated configuration')} is below {AS_COMPILED}"
+        return [f"to measure first: nothing; {none}, and the best one, {config}, has {ratio} of its cycles"]
+
+    def _largest_effects(self) -> list[str]:
+        order = (-self.effects["effect"].abs()).sort_values(kind="stable").index[:_SENTENCES]
+        return [f"effect: {_effect_in_words(row)}" for row in self.effects.loc[order].itertuples()]
+
+    def _beside_the_rule(self, rule: AppliedRule) -> str:
+        predicted = self.table["prediction"].to_numpy()
+        prediction = rule.prediction[self.table["config"]]
+        # of equal ones a rule lists the first of the file first
+        alike = self.table[prediction == prediction.min()]
+        first = alike.loc[alike["config"].idxmin(), "rank"]
+        scores = f"valid programs: {rule.valid:.3f}, models {rule.models:.3f}"
+        if self.learnt:
+            known = self.table.dropna(subset="known")
+            tau = ranking_tau(known["known"], rule.prediction[known["config"]])
+            scores = f"Kendall's tau {tau:.2f} on the known runtimes"
+        return (
+            f"trivial rule: {rule.name} ({scores}) agrees with the ranking by Kendall's tau "
+            f"{kendall_tau(predicted, prediction):.2f}; "
+            f"its first is in place {first} here"
+        )
+
+    @cached_property
+    def _sureness(self) -> list[str]:
+        """Say how sure it is that the first configuration is faster than the default and than the others."""
+        first = int(self.table["config"].iloc[0])
+        other = self.compared_with.config
+        slower = self.faster(first)
+        if slower is None or self.all_alike or len(slower) == 1:
+            return []
+        others = counted(len(slower) - 1, "other")
+        told = f"than {(slower <= 1 - TOLD).sum()} of {others} with a probability of at least {percent(TOLD)}"
+        if other not in (None, first):
+            name = "the default" if self.compared_with.known else f"configuration {other}"
+            told = f"than {name} {_with_probability(1 - slower[other])}. It is faster {told}"
+        of = "; runtimes are labels like those that the models learned" if self.advice else ""
+        return [f"sure: configuration {first} is faster {told}. Equal runtimes count as half{of}"]
+
+    def summary(self) -> pd.Series:
+        """Return the facts of the ranking in words, by name; :meth:`facts` has them as numbers."""
+        table = self.table
+        facts = {
+            "run": self.run,
+            "members": f"{sum(w > 0 for w in self.weights.values())} of {len(self.weights)} with a weight",
+            "configurations": len(table),
+            "choices": len(self.choices),
+            "fastest": f"configuration {table['config'].iloc[0]}",
+        }
+        facts["default"] = self.compared_with.words
+        if (config := self.compared_with.config) is not None:
+            words, mark, more = self.compared_with.words.partition(";")
+            facts["default"] = f"{words}, place {self._rank_of(config)}{mark}{more}"
+        if self.known_from:
+            facts["known from"] = f"{self.known_from}; cache=False ranks without them"
+        if self.defaults_remedy:
+            remedy = self.defaults_remedy
+            facts["compiler's own layouts"] = f"not known, which makes the ranking worse; {remedy}"
+        if "over_default" in table:
+            for k in (TOP_K, 1):
+                score = tile_score(self._judged_by.to_numpy(), table["prediction"].to_numpy(), k)
+                facts[f"1 - slowdown of the top {k}"] = f"{score:.3f}"
+        if scores := self.scores():
+            repeated = table["id"].nunique() < len(table)
+            of_all = f" of all {len(table):,} rows, repeated ones included" if repeated else ""
+            facts["Kendall's tau with runtime"] = f"{scores['tau']:.3f}{of_all}"
+            facts["ordered pair accuracy"] = f"{scores['opa']:.3f}"
+            few = [k for k in _FIRST if k < len(table)]  # of all the fastest is the fastest
+            firsts = {k: f"the best of the first {k}" for k in few} | {1: "the first"}
+            slowdowns = [f"{firsts[k]}: {two_digits(100 * scores[f'top_{k}_error'])} %" for k in few]
+            facts["slowdown against the fastest"] = ", ".join(slowdowns)
+            if (noise := self._noise()) >= _TINY:
+                apart = f"runs of one configuration differ by {two_digits(100 * noise)} %, the median"
+                facts["repeats"] = f"{apart}; slowdowns take their mean"
+        if self.cycles_as_compiled is not None:
+            bound = f"the default, bound by them, has {self.default_cycles:,}"
+            facts["as compiled"] = f"{self.cycles_as_compiled:,} cycles, without constraints; {bound}"
+        if len(estimates := self.estimates()):
+            best = estimates.iloc[0]
+            cycles = f"{best['vs_baseline']:.3f} of {self._baseline_is}"
+            facts["best estimate"] = f"configuration {best['config']:.0f}, {cycles}"
+            facts["Kendall's tau of the estimate"] = describe_estimates()
+        if self.failures:
+            asked = len(self.failures) + len(estimates)
+            facts["the compiler's estimates"] = count_failures(self.failures, asked)
+        return pd.Series(facts, name=self.program)
 
     def numbers(self) -> list[Number]:
         """Return the first against the default, how far to trust it, and the score to expect or to see."""
@@ -462,266 +685,79 @@ class Ranking(Shown):
         columns[f"differences from {self._base}"] = [self._in_words(int(c)) for c in rows["config"]]
         return pd.DataFrame(columns).reset_index(drop=True)
 
-    def changes(self) -> pd.DataFrame:
-        """Return the options that are faster than the default's by more than two standard errors.
+    def figures(self) -> list[Figure]:
+        """Return slowdown against place, or what the members say; the graph; the effects of the choices."""
+        return list(self._answers().values())
 
-        Returns:
-            Rows of ``effects``, the fastest first, one per choice, only of choices whose default is known. An
-            option is left out if the compiler estimates no configuration that takes it below the cycles of
-            the default and of the program without constraints, or if the median of its measured runtimes is
-            not below the default's option's. None is left where the default is the first of the ranking and
-            the fastest that was measured.
-        """
-        if self._is_default_best:
-            return self.effects.head(0)
-        known = [number for number, choice in enumerate(self.choices) if choice.known]
-        sure = self.effects[self.effects["choice"].isin(known)]
-        rows = sure[sure["effect"] + _SURE * sure["standard_error"] < 0].sort_values("effect", kind="stable")
-        refuted = [self._is_refuted(row.choice, row.option) for row in rows.itertuples()]
-        rows = rows[~np.array(refuted, bool)]
-        return rows.drop_duplicates("choice").reset_index(drop=True)
+    def _answers(self) -> dict[str, Figure]:
+        """Return the figures by the question that each answers."""
+        from fastslow_programs.program.graph_picture import plot_effects_on_graph
+        from fastslow_programs.ranking.plots import plot_effects
 
-    def _is_refuted(self, number: int, option: str) -> bool:
-        """Return whether no estimate of an option is below the baseline, or its runtimes are not lower."""
-        choice = self.choices[number]
-        position = choice.options.index(option)
-        estimates = self.estimates()
-        taken = choice.values[estimates["config"].to_numpy(int)] == position
-        by_estimates = taken.any() and estimates["vs_baseline"][taken].min() >= 1
-        medians = self._measured.groupby(choice.values[self._measured.index]).median()
-        are_measured = {position, choice.default} <= {*medians.index}
-        by_runtimes = are_measured and medians[position] >= medians[choice.default]
-        return bool(by_estimates or by_runtimes)
+        answers = {}
+        places = self.plot_places()
+        if places is not None:
+            answers["How slow is each place?" if self.scores() else "Do the models agree?"] = places
+        largest, names = self._largest_by_node()
+        if self.arrays is not None and largest:
+            figure = plot_effects_on_graph(self.arrays, self.program, largest, names)
+            answers["Where in the program do choices matter?"] = figure
+        if len(self.effects):
+            answers["Which choices matter?"] = plot_effects(self.effects, self._base)
+        return answers
 
-    @property
-    def _measured(self) -> pd.Series:
-        """Runtime of each configuration that was measured, by its position; known (median), or the file's."""
-        by_id = self.rows.set_index("config").groupby("id")
-        for name, middle in (("known", "median"), ("runtime", "mean")):  # the file's as its scores take them
-            if name in self.rows:
-                return by_id[name].transform(middle).dropna()
-        return pd.Series(dtype=float)
+    def plot_places(self) -> Figure | None:
+        """Plot slowdown against place, or without runtimes the place by each model; None for a single one."""
+        from fastslow_programs.ranking.plots import plot_members, plot_slowdown
 
-    @property
-    def _is_default_best(self) -> bool:
-        """Whether the default is the first of the ranking and the fastest that was measured."""
-        first = self.compared_with.config
-        measured = self._measured
-        if first != self.table["config"].iloc[0] or first not in measured:
-            return False
-        return bool(measured[first] == measured.min())
+        if not self.scores():
+            members = [name for name, weight in self.weights.items() if weight > 0 and name in self.table]
+            if len(members) < 2 or len(self.table) < 2:
+                return None
+            return plot_members(self.table, members, self.compared_with.config, self._compared)
+        marks = {}
+        if self.compared_with.config is not None:
+            marks[self._compared] = self.compared_with.config
+        if self.rule:
+            marks["first of the trivial rule"] = int(self.rule.prediction.argmin())
+        known = self.table.dropna(subset="known")["config"].tolist() if "known" in self.table else ()
+        judged = self.table.assign(**{self._judged_column: self._judged_by})
+        return plot_slowdown(judged, marks, known)
 
-    def _changes(self) -> list[str]:
-        if self.all_alike:
-            return [f"to change: nothing. {self.verdict()}"]
-        rows = self.changes()
-        estimated = self._estimated_faster()
-        if estimated and rows.empty:
-            return estimated
-        if self.choices and not any(choice.known for choice in self.choices):
-            is_tile_without = self.compared_with.config is None and "over_default" in self.rows
-            no_default = "no configuration of the file is the compiler's default"
-            why = no_default if is_tile_without else "the compiler's default is not known"
-            return [f"to change: no advice, since {why}"]
-        if rows.empty:
-            if self._is_default_best:
-                return ["to change: nothing; the default is the first, and the fastest that was measured"]
-            against = ["the compiler's estimates refute it"] if len(self.estimates()) else []
-            if len(self._measured):
-                against.append("the measured runtimes refute it")
-            also = "".join(f", or {refuted}" for refuted in against)
-            none = "no option is predicted faster than the default's by more than two standard errors"
-            return [f"to change: nothing; {none}{also}"]
-        to_do = "to measure first" if self.advice else "to change"
-        likely = [f"{to_do}: {_effect_in_words(row)}" for row in rows.head(_SENTENCES).itertuples()]
-        return estimated + likely
-
-    def _estimated_faster(self) -> list[str]:
-        """Return the best estimate and what it changes in words; nothing where the default is as good.
-
-        Where the program without constraints is as good, say so: those that bind the default cost cycles.
-        """
-        estimates = self.estimates()
-        if estimates.empty:
-            return []
-        config = int(estimates["config"].iloc[0])
-        ratio = f"{estimates['vs_baseline'].iloc[0]:.3f}"
-        if estimates["vs_baseline"].iloc[0] < 1:
-            cycles = f"{ratio} of {self._baseline_is} by the compiler's estimate"
-            return [f"to measure first: configuration {config}, {cycles}: {self._in_words(config)}"]
-        if not self._keeps_program:
-            return []
-        none = f"none of {counted(len(estimates), 'estimated configuration')} is below {AS_COMPILED}"
-        return [f"to measure first: nothing; {none}, and the best one, {config}, has {ratio} of its cycles"]
-
-    def _largest_effects(self) -> list[str]:
-        order = (-self.effects["effect"].abs()).sort_values(kind="stable").index[:_SENTENCES]
-        return [f"effect: {_effect_in_words(row)}" for row in self.effects.loc[order].itertuples()]
-
-    def _beside_the_rule(self, rule: AppliedRule) -> str:
-        predicted = self.table["prediction"].to_numpy()
-        prediction = rule.prediction[self.table["config"]]
-        # of equal ones a rule lists the first of the file first
-        alike = self.table[prediction == prediction.min()]
-        first = alike.loc[alike["config"].idxmin(), "rank"]
-        scores = f"valid programs: {rule.valid:.3f}, models {rule.models:.3f}"
-        if self.learnt:
-            known = self.table.dropna(subset="known")
-            tau = ranking_tau(known["known"], rule.prediction[known["config"]])
-            scores = f"Kendall's tau {tau:.2f} on the known runtimes"
-        return (
-            f"trivial rule: {rule.name} ({scores}) agrees with the ranking by Kendall's tau "
-            f"{kendall_tau(predicted, prediction):.2f}; "
-            f"its first is in place {first} here"
-        )
-
-    def faster(self, than: int) -> np.ndarray | None:
-        """Return the probability ``(C,)`` that each configuration is faster than one; equal ones count half.
-
-        Configurations are named by their position in the file. It is None where it is not known, and where
-        no score is expected of what measured runtimes tell.
-
-        Raises:
-            SettingsError: There is no configuration at this position.
-        """
-        is_position = isinstance(than, Integral) and not isinstance(than, bool) and 0 <= than < len(self.rows)
-        if not is_position:
-            raise SettingsError("than", f"{than!r} is no position from 0 to {len(self.rows) - 1}")
-        if self.all_alike:
-            return np.full(len(self.rows), 0.5)
-        if self.learnt:
-            return self.learnt.faster(than)
-        return self.trust.faster(self._in_file_order, than) if self.trust else None
-
-    @cached_property
-    def _sureness(self) -> list[str]:
-        """Say how sure it is that the first configuration is faster than the default and than the others."""
-        first = int(self.table["config"].iloc[0])
-        other = self.compared_with.config
-        slower = self.faster(first)
-        if slower is None or self.all_alike or len(slower) == 1:
-            return []
-        others = counted(len(slower) - 1, "other")
-        told = f"than {(slower <= 1 - TOLD).sum()} of {others} with a probability of at least {percent(TOLD)}"
-        if other not in (None, first):
-            name = "the default" if self.compared_with.known else f"configuration {other}"
-            told = f"than {name} {_with_probability(1 - slower[other])}. It is faster {told}"
-        of = "; runtimes are labels like those that the models learned" if self.advice else ""
-        return [f"sure: configuration {first} is faster {told}. Equal runtimes count as half{of}"]
-
-    def differences(self, count: int = 10) -> pd.DataFrame:
-        """Return the choices in which the ``count`` fastest and as many slowest differ from the default.
-
-        Returns:
-            One row per difference: ``rank``, ``config``, ``node``, ``tied`` (number of further nodes that
-            choose alike), ``tensor``, ``layout`` (of a tile: bound) and ``default``.
-        """
-        total = len(self.table)
-        ends = self.table.iloc[[*range(min(count, total)), *range(max(count, total - count), total)]]
-        rows = [
-            (rank, config, c.node, c.tied, c.tensor, c.options[c.values[config]], c.options[c.default])
-            for rank, config in ends[["rank", "config"]].itertuples(index=False)
-            for c in differences(self.choices, config)
-        ]
-        return pd.DataFrame(rows, columns=["rank", "config", "node", "tied", "tensor", "layout", "default"])
-
-    def estimates(self) -> pd.DataFrame:
-        """Return the configurations that the compiler estimated, fewest cycles first; empty if none.
-
-        ``vs_default`` is the estimate as a multiple of the estimate of the compiler's own default,
-        ``vs_baseline`` of that or of the program's without constraints, whichever is less.
-        """
-        columns = ["rank", "config", "prediction", "estimated_cycles", "vs_default", "vs_baseline"]
-        if not self.default_cycles or "estimated_cycles" not in self.table:
-            return pd.DataFrame(columns=columns)
-        cycles = self.table["estimated_cycles"]
-        ratios = {"vs_default": cycles / self.default_cycles, "vs_baseline": cycles / self._baseline_cycles}
-        rows = self.table.assign(**ratios)[columns].dropna()
-        return rows.sort_values("estimated_cycles", kind="stable", ignore_index=True)
+    def _largest_by_node(self) -> tuple[dict[int, float], dict[int, str]]:
+        """Return by node the effect of its strongest option, and the names of the choices' first nodes."""
+        largest: dict[int, float] = {}
+        names: dict[int, str] = {}
+        for row in self.effects.dropna(subset="effect").itertuples():
+            choice = self.choices[row.choice]
+            for node in choice.nodes:
+                if abs(row.effect) > abs(largest.get(node, 0.0)):
+                    largest[node] = row.effect
+                    alike = f" and {choice.tied} alike" if choice.tied else ""
+                    if node == choice.nodes[0]:
+                        names[node] = choice.node + alike
+        return largest, names
 
     @property
-    def _baseline_cycles(self) -> int | None:
-        """Cycles that an estimate must be below to be worth a measurement."""
-        known = [cycles for cycles in (self.default_cycles, self.cycles_as_compiled) if cycles is not None]
-        return min(known, default=None)
+    def _compared(self) -> str:
+        """What ``compared_with`` is called."""
+        if self.compared_with.known:
+            return "the default"
+        return f"configuration {self.compared_with.config}"
 
     @property
-    def _keeps_program(self) -> bool:
-        """Whether the program without constraints has fewer cycles than the default that they bind."""
-        return self._baseline_cycles != self.default_cycles
+    def _base(self) -> str:
+        """What the options of the choices are compared with."""
+        if any(choice.known for choice in self.choices):
+            config = self.compared_with.config
+            nearest = config is not None and bool(differences(self.choices, config))
+            return "the compiler's own layouts" if nearest else "the default"
+        return "the commonest options" if self.compared_with.config is None else self._compared
 
     @property
     def _baseline_is(self) -> str:
         """Whose cycles the baseline is, in words."""
         return f"the cycles of {AS_COMPILED}" if self._keeps_program else "the default's cycles"
-
-    def scores(self) -> dict[str, float]:
-        """Return how well the ranking agrees with the file's runtimes; nothing if none differ.
-
-        Returns:
-            Every metric of :data:`fastslow.competition.metrics.ALL_METRICS` by name; of a tile of its
-            runtimes over the default's. ``tau`` and ``opa`` count all rows of the file, as the competition
-            does; slowdowns such as ``top_1_error`` take the mean of each distinct configuration, as the
-            fastest of many repeats is so by luck.
-        """
-        if "runtime" not in self.table or self.all_alike:
-            return {}
-        rows, means = self.rows[self._judged_column].to_numpy(), self._judged_by.to_numpy()
-        prediction = self.table["prediction"].to_numpy()
-        return {
-            name: metric(means if name.startswith("top_") else rows, prediction)
-            for name, metric in ALL_METRICS.items()
-        }
-
-    def summary(self) -> pd.Series:
-        """Return the facts of the ranking by name, such as the run, its members and the fastest."""
-        table = self.table
-        facts = {
-            "run": self.run,
-            "members": f"{sum(w > 0 for w in self.weights.values())} of {len(self.weights)} with a weight",
-            "configurations": len(table),
-            "choices": len(self.choices),
-            "fastest": f"configuration {table['config'].iloc[0]}",
-        }
-        facts["default"] = self.compared_with.words
-        if (config := self.compared_with.config) is not None:
-            equal = [choice.values == choice.values[config] for choice in self.choices]
-            same = np.all(equal, axis=0) if equal else np.arange(len(table)) == config
-            words, mark, more = self.compared_with.words.partition(";")
-            facts["default"] = f"{words}, place {table.loc[same[table['config']], 'rank'].min()}{mark}{more}"
-        if self.known_from:
-            facts["known from"] = f"{self.known_from}; cache=False ranks without them"
-        if self.defaults_remedy:
-            remedy = self.defaults_remedy
-            facts["compiler's own layouts"] = f"not known, which makes the ranking worse; {remedy}"
-        if "over_default" in table:
-            for k in (TOP_K, 1):
-                score = tile_score(self._judged_by.to_numpy(), table["prediction"].to_numpy(), k)
-                facts[f"1 - slowdown of the top {k}"] = f"{score:.3f}"
-        if scores := self.scores():
-            repeated = table["id"].nunique() < len(table)
-            of_all = f" of all {len(table):,} rows, repeated ones included" if repeated else ""
-            facts["Kendall's tau with runtime"] = f"{scores['tau']:.3f}{of_all}"
-            facts["ordered pair accuracy"] = f"{scores['opa']:.3f}"
-            few = [k for k in _FIRST if k < len(table)]  # of all the fastest is the fastest
-            firsts = {k: f"the best of the first {k}" for k in few} | {1: "the first"}
-            slowdowns = [f"{firsts[k]}: {two_digits(100 * scores[f'top_{k}_error'])} %" for k in few]
-            facts["slowdown against the fastest"] = ", ".join(slowdowns)
-            if (noise := self._noise()) >= _TINY:
-                apart = f"runs of one configuration differ by {two_digits(100 * noise)} %, the median"
-                facts["repeats"] = f"{apart}; slowdowns take their mean"
-        if self.cycles_as_compiled is not None:
-            bound = f"the default, bound by them, has {self.default_cycles:,}"
-            facts["as compiled"] = f"{self.cycles_as_compiled:,} cycles, without constraints; {bound}"
-        if len(estimates := self.estimates()):
-            best = estimates.iloc[0]
-            cycles = f"{best['vs_baseline']:.3f} of {self._baseline_is}"
-            facts["best estimate"] = f"configuration {best['config']:.0f}, {cycles}"
-            facts["Kendall's tau of the estimate"] = describe_estimates()
-        if self.failures:
-            asked = len(self.failures) + len(estimates)
-            facts["the compiler's estimates"] = count_failures(self.failures, asked)
-        return pd.Series(facts, name=self.program)
 
 
 def _difference(ratio: float) -> tuple[str, str]:
