@@ -34,7 +34,8 @@ from fastslow.ensemble.baselines import SINGLE
 from fastslow.ensemble.weights import NORMALISATIONS, combine, equal_weights, pull_to_equal, search_weights
 from fastslow.features.graph import Predictions
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import models_of, read_predictions
+from fastslow.runs.predictions import read_predictions
+from fastslow.runs.run_manifest import models_of
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.finished_run import best_rule
 from fastslow.steps.unseen import build_unseen

@@ -86,6 +86,12 @@ TARGETS = {
         " evaluation/test_leaderboard.py evaluation/test_ensemble.py ranking/test_inference.py"
         " workflow/test_predict_with.py ranking/test_packaged.py",
     ),
+    "manifests": (
+        "**/runs/run_manifest.py",
+        "evaluation/test_predictions.py bad_input/test_folders.py evaluation/test_leaderboard.py"
+        " evaluation/test_ensemble.py ranking/test_inference.py workflow/test_predict_with.py"
+        " ranking/test_packaged.py",
+    ),
     "npz": ("**/core/npz_io.py", "core/test_npz_io.py competition/test_bombs.py core/test_storage_errors.py"),
     "files": (
         "**/core/files.py",

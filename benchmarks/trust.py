@@ -37,7 +37,8 @@ from fastslow.core.settings import PROJECT, resolve
 from fastslow.evaluation.score_tables import PARTS
 from fastslow.evaluation.scores import read_solution, truth_of
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import find_run, read_predictions
+from fastslow.runs.predictions import read_predictions
+from fastslow.runs.run_manifest import find_run
 from fastslow_programs.program.configurations import find_default
 from fastslow_programs.ranking.models import Models, read_models
 from fastslow_programs.ranking.trust import LEVELS, TOLD, Seen, Trust, programs_before

@@ -27,9 +27,11 @@ from fastslow.core.tables import table_markdown
 from fastslow.evaluation.run_record import RECORD
 from fastslow.evaluation.score_tables import overview, pool_seeds
 from fastslow.evaluation.submission_record import read_submission_record
-from fastslow.runs.features_folder import SCALERS, Features
+from fastslow.runs.features_folder import Features
 from fastslow.runs.packaged import ARCHIVE
-from fastslow.runs.predictions import find_members, read_predictions, read_run_manifest
+from fastslow.runs.predictions import read_predictions
+from fastslow.runs.run_manifest import find_members, read_run_manifest
+from fastslow.runs.scalers import SCALERS
 from fastslow.runs.trained_network import WEIGHTS
 from fastslow.runs.trained_ranker import MODEL
 from fastslow_programs.ranking.trust import FILE, Seen

@@ -9,8 +9,10 @@ import torch
 from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError
 from fastslow.networks.training.train import Training
-from fastslow.runs.features_folder import Features, read_graph, read_scaler
-from fastslow.runs.predictions import PREDICTIONS, read_predictions, read_run_manifest
+from fastslow.runs.features_folder import Features, read_graph
+from fastslow.runs.predictions import read_predictions
+from fastslow.runs.run_manifest import PREDICTIONS, read_run_manifest
+from fastslow.runs.scalers import read_scaler
 from fastslow.runs.tensors import SET_ASIDE, load_weights
 from fastslow.runs.trained_network import WEIGHTS, TrainedNetwork
 from fastslow.runs.trained_ranker import MODEL, read_ranker

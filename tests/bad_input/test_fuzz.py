@@ -15,7 +15,8 @@ from fastslow.evaluation.scores import read_solution
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.hlo.reader import read_hlo_modules
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import read_predictions, read_run_manifest
+from fastslow.runs.predictions import read_predictions
+from fastslow.runs.run_manifest import read_run_manifest
 from fastslow.runs.tensors import load_weights, read_checkpoint
 from fastslow.runs.trained_ranker import read_ranker
 from helpers.competition_files import npz_program

@@ -15,8 +15,9 @@ from fastslow.ensemble.weights import (
     pull_to_equal,
     search_weights,
 )
-from fastslow.runs.predictions import find_members, models_of, read_predictions
+from fastslow.runs.predictions import read_predictions
 from fastslow.runs.predictions import write_run as write_custom
+from fastslow.runs.run_manifest import find_members, models_of
 from fastslow.steps.ensemble import EnsembleSettings, build_ensemble
 from helpers.cases import cases
 from helpers.good_artifacts import change_json, reseal

@@ -13,14 +13,13 @@ from fastslow.features.folds import HELD_OUT_CONFIGS
 from fastslow.features.graph import draw_configs
 from fastslow.runs import features_folder
 from fastslow.runs.predictions import (
-    HELD_OUT,
-    PREDICTIONS,
     check_predictions,
     read_held_out,
     read_predictions,
     write_predictions,
     write_run,
 )
+from fastslow.runs.run_manifest import HELD_OUT, PREDICTIONS
 from fastslow.steps.ensemble import build_ensemble
 from helpers.cases import cases
 from helpers.good_artifacts import change_arrays, reseal

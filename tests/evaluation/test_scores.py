@@ -32,7 +32,8 @@ from fastslow.evaluation.scores import (
 )
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import PREDICTIONS, read_predictions, write_predictions
+from fastslow.runs.predictions import read_predictions, write_predictions
+from fastslow.runs.run_manifest import PREDICTIONS
 from fastslow.steps import submission
 from fastslow.steps.ensemble import EnsembleSettings, build_ensemble
 from fastslow.steps.features import FeatureSettings, build_features

@@ -18,7 +18,7 @@ from fastslow.features.scaling import (
     standardise,
     unit_ranks,
 )
-from fastslow.runs.features_folder import read_scaler, write_scalers
+from fastslow.runs.scalers import read_scaler, write_scalers
 from helpers.scalers import fit_scaler
 
 

@@ -10,7 +10,7 @@ from fastslow.core.errors import DataError
 from fastslow.features.build import build_graphs
 from fastslow.features.graph import draw_configs, draw_graphs, held_out, trainable
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import read_run_manifest
+from fastslow.runs.run_manifest import read_run_manifest
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.network import train_gnn
 from fastslow.steps.network_settings import TrainSettings

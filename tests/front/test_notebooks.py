@@ -26,7 +26,7 @@ from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import Settings, require_package
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.rankers import cross_validation
-from fastslow.runs.predictions import read_run_manifest
+from fastslow.runs.run_manifest import read_run_manifest
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.workflow.job_plan import PlannedKernel

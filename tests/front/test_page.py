@@ -24,7 +24,8 @@ from fastslow.networks.training.train import train
 from fastslow.rankers.fit import read_training
 from fastslow.rankers.libraries import LIBRARIES
 from fastslow.rankers.options import RankerOptions
-from fastslow.runs.predictions import read_predictions, read_run_manifest
+from fastslow.runs.predictions import read_predictions
+from fastslow.runs.run_manifest import read_run_manifest
 from fastslow.steps.ensemble import EnsembleSettings, build_ensemble
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.network import train_gnn

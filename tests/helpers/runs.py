@@ -7,7 +7,8 @@ from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import Artifact
 from fastslow.core.npz_io import write_arrays
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import PREDICTIONS, write_predictions
+from fastslow.runs.predictions import write_predictions
+from fastslow.runs.run_manifest import PREDICTIONS
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings, build_features
 from helpers.competition_files import write_data_root

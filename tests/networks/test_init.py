@@ -11,8 +11,9 @@ from fastslow import cli
 from fastslow.core.artifacts import read_manifest
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.settings import resolve
-from fastslow.runs.features_folder import SCALERS, Features, read_scaler
-from fastslow.runs.predictions import models_of
+from fastslow.runs.features_folder import Features
+from fastslow.runs.run_manifest import models_of
+from fastslow.runs.scalers import SCALERS, read_scaler
 from fastslow.runs.trained_network import WEIGHTS
 from fastslow.steps.network import begin_training, train_gnn
 from fastslow.steps.network_settings import TrainSettings

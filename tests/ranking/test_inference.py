@@ -15,8 +15,10 @@ from fastslow.core.settings import resolve
 from fastslow.evaluation.run_record import record_run
 from fastslow.features.configs.default_layouts import default_file
 from fastslow.runs import trained_network
-from fastslow.runs.features_folder import SCALERS, Features, read_scaler
-from fastslow.runs.predictions import find_run, read_predictions, write_run
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import read_predictions, write_run
+from fastslow.runs.run_manifest import find_run
+from fastslow.runs.scalers import SCALERS, read_scaler
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import UnseenGraphs, read_unseen

@@ -17,7 +17,8 @@ from fastslow.rankers.fit import fit, read_training
 from fastslow.rankers.options import RankerOptions
 from fastslow.rankers.table import read_table
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import read_held_out, read_predictions, read_run_manifest
+from fastslow.runs.predictions import read_held_out, read_predictions
+from fastslow.runs.run_manifest import read_run_manifest
 from fastslow.steps.ensemble import build_ensemble
 from fastslow.steps.network import train_gnn
 from fastslow.steps.ranker import train_ranker

@@ -11,7 +11,7 @@ from fastslow.core.files import read_json
 from fastslow.core.settings import resolve
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import read_run_manifest
+from fastslow.runs.run_manifest import read_run_manifest
 from fastslow.steps.ensemble import build_ensemble
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.submission import make_submission

@@ -38,7 +38,8 @@ from fastslow.evaluation.run_record import PICTURES, read_run_record
 from fastslow.evaluation.scores import OPTIMISTIC, SOLUTION, runtimes_of, solution_of
 from fastslow.evaluation.submission_record import submission_path
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import models_by_collection, read_predictions, read_run_manifest
+from fastslow.runs.predictions import read_predictions
+from fastslow.runs.run_manifest import models_by_collection, read_run_manifest
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -29,7 +29,8 @@ from fastslow.evaluation.scores import (
 from fastslow.evaluation.standing import TEAMS, standing_of
 from fastslow.evaluation.submission_record import read_submission_record, require_recorded
 from fastslow.evaluation.training_files import wall_seconds
-from fastslow.runs.predictions import RUN_FILES, models_by_collection, read_predictions, read_run_manifest
+from fastslow.runs.predictions import RUN_FILES, read_predictions
+from fastslow.runs.run_manifest import models_by_collection, read_run_manifest
 
 _NAMES = tuple(collection.name for collection in COLLECTIONS)
 _WIDTH = 80  # of a terminal

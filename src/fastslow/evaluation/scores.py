@@ -28,7 +28,8 @@ from fastslow.core.figures import MODEL_WORDS
 from fastslow.core.input_files import is_there
 from fastslow.core.settings import resolve
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import models_of, read_predictions, read_run_manifest
+from fastslow.runs.predictions import read_predictions
+from fastslow.runs.run_manifest import models_of, read_run_manifest
 
 SOLUTION = "solution.csv"
 OPTIMISTIC = "epochs and weights were chosen on valid, whose scores are optimistic"

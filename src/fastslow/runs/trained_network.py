@@ -16,7 +16,7 @@ from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.predict.dataset import GraphDataset, make_network, predict
 from fastslow.networks.settings.options import NetworkOptions
-from fastslow.runs.features_folder import SCALERS, read_scaler
+from fastslow.runs.scalers import SCALERS, read_scaler
 from fastslow.runs.tensors import load_weights
 
 WEIGHTS = "model.pt"

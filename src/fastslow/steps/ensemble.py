@@ -31,18 +31,14 @@ from fastslow.features.folds import HELD_OUT_CONFIGS
 from fastslow.features.graph import Predictions, draw_configs
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import (
-    HELD_OUT,
-    PREDICTIONS,
     RUN_FILES,
     check_predictions,
-    identity_of,
-    models_of,
     read_held_out,
     read_predictions,
-    read_run_manifest,
     replace_run,
     write_predictions,
 )
+from fastslow.runs.run_manifest import HELD_OUT, PREDICTIONS, identity_of, models_of, read_run_manifest
 
 _WRITE = "Write it with fastslow.runs.predictions.write_run, or remove it"
 _INPUTS = ("data", "features", "trained")  # of an ensemble, beside its members

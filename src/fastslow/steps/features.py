@@ -39,7 +39,6 @@ from fastslow.features.graph import draw_configs, fit_scalers
 from fastslow.features.nodes.protobuf import find_protobuf, require_protobufs
 from fastslow.runs.features_folder import (
     INDEX,
-    SCALERS,
     Features,
     WrittenGraphs,
     files_of,
@@ -47,8 +46,8 @@ from fastslow.runs.features_folder import (
     is_written,
     read_graph,
     write_graph,
-    write_scalers,
 )
+from fastslow.runs.scalers import SCALERS, write_scalers
 from fastslow.steps.unseen import read_recipe, recipe_options
 
 FEATURES_ENTRY = "fastslow.steps.features:build_features"

@@ -27,8 +27,10 @@ from fastslow.ensemble.baselines import Columns, predict_configs
 from fastslow.ensemble.weights import combine, equal_weights
 from fastslow.features.graph import Graph, GraphSet
 from fastslow.features.scaling import Scaler, signed_log1p
-from fastslow.runs.features_folder import SCALERS, Features, read_scaler
-from fastslow.runs.predictions import Predictor, find_members, read_run_manifest
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import Predictor
+from fastslow.runs.run_manifest import find_members, read_run_manifest
+from fastslow.runs.scalers import SCALERS, read_scaler
 from fastslow.runs.trained_network import TrainedNetwork
 from fastslow.runs.trained_ranker import read_ranker
 

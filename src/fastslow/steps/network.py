@@ -27,8 +27,10 @@ from fastslow.networks.hardware.devices import pick_device, ran_out_of_memory
 from fastslow.networks.predict.dataset import GraphDataset
 from fastslow.networks.training.train import Training
 from fastslow.networks.training.validation import predict_shared
-from fastslow.runs.features_folder import SCALERS, Features, write_scalers
-from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, write_held_out, write_predictions
+from fastslow.runs.features_folder import Features
+from fastslow.runs.predictions import write_held_out, write_predictions
+from fastslow.runs.run_manifest import HELD_OUT, PREDICTIONS
+from fastslow.runs.scalers import SCALERS, write_scalers
 from fastslow.runs.tensors import load_weights, read_checkpoint, write_tensors
 from fastslow.runs.trained_network import WEIGHTS, read_scalers
 from fastslow.steps.loggers import opened_logger

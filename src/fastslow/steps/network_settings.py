@@ -17,7 +17,8 @@ from fastslow.networks.settings.inputs import input_columns, parse_readout
 from fastslow.networks.settings.options import ArchitectureOptions, NetworkOptions
 from fastslow.networks.settings.segments import SEGMENT_FIELDS
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import INIT, run_artifact
+from fastslow.runs.predictions import run_artifact
+from fastslow.runs.run_manifest import INIT
 from fastslow.steps.features import KindSettings
 from fastslow.steps.loggers import require_logger
 from fastslow.steps.network_checks import check_processes, unread_layers, unread_segments

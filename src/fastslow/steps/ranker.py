@@ -25,7 +25,8 @@ from fastslow.features.graph import GraphSet
 from fastslow.rankers.fit import OUT_OF_TIME, Fitted, RankerTables, Report, fit, read_training
 from fastslow.rankers.libraries import Trees
 from fastslow.rankers.table import read_table
-from fastslow.runs.predictions import HELD_OUT, PREDICTIONS, write_held_out, write_predictions
+from fastslow.runs.predictions import write_held_out, write_predictions
+from fastslow.runs.run_manifest import HELD_OUT, PREDICTIONS
 from fastslow.runs.trained_ranker import MODEL
 from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.steps.training_groups import warn_of_predicted

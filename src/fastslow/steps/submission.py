@@ -26,7 +26,8 @@ from fastslow.evaluation.scores import (
 )
 from fastslow.evaluation.submission_record import read_submission_record, write_record
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import check_predictions, identity_of, read_predictions, read_run_manifest
+from fastslow.runs.predictions import check_predictions, read_predictions
+from fastslow.runs.run_manifest import identity_of, read_run_manifest
 
 SUBMISSION_ENTRY = "fastslow.steps.submission:make_submission"
 

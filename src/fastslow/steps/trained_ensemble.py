@@ -10,7 +10,8 @@ from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.features.graph import Predictions
 from fastslow.runs.features_folder import Features
-from fastslow.runs.predictions import PREDICTIONS, RUN_FILES, replace_run, write_predictions
+from fastslow.runs.predictions import RUN_FILES, replace_run, write_predictions
+from fastslow.runs.run_manifest import PREDICTIONS
 from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import UnseenGraphs, read_unseen
 

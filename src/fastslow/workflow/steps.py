@@ -11,7 +11,7 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import PROJECT, parse_value, resolve
 from fastslow.runs.packaged import packaged_models
-from fastslow.runs.predictions import find_members, find_run, read_run_manifest
+from fastslow.runs.run_manifest import find_members, find_run, read_run_manifest
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings, recipe_settings
 from fastslow.steps.network_settings import TrainSettings

@@ -12,7 +12,7 @@ from fastslow.core.settings import resolve
 from fastslow.core.shown import Shown
 from fastslow.evaluation.run_record import is_rehearsal
 from fastslow.runs.packaged import describe_packaged, packaged_models
-from fastslow.runs.predictions import find_members, find_run, read_run_manifest
+from fastslow.runs.run_manifest import find_members, find_run, read_run_manifest
 from fastslow.steps.finished_run import FinishedRun
 from fastslow.workflow.presets import PACKAGED
 from fastslow_programs.ranking.trust import Seen

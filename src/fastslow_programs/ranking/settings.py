@@ -119,7 +119,7 @@ class RankSettings(ProgramSettings):
             DataError: There is none, it is not finished, or it belongs to another collection.
         """
         # imports torch and pandas, which takes seconds
-        from fastslow.runs.predictions import find_run
+        from fastslow.runs.run_manifest import find_run
         from fastslow_programs.ranking.models import runs_folder
 
         return find_run(runs_folder(self.run), self.find_collection())
