@@ -34,7 +34,7 @@ TARGETS = {
         " networks/test_config_states.py features/test_copies.py",
     ),
     "compare": (
-        "**/compare.py",
+        "**/compare*.py",
         "evaluation/test_agreement.py evaluation/test_compare.py evaluation/test_blend.py front/test_api.py",
     ),
     "metrics": ("**/competition/metrics.py", "competition/test_metrics.py evaluation/test_compare.py"),

@@ -16,9 +16,8 @@ from fastslow.evaluation.compare import (
     compare_models,
     compare_runs,
     comparison_table,
-    plot_comparison,
-    plot_differences,
 )
+from fastslow.evaluation.compare_plots import plot_comparison, plot_differences
 from fastslow.evaluation.paired import paired_results
 from fastslow.evaluation.scores import OPTIMISTIC
 from fastslow.runs.features_folder import Features
@@ -280,7 +279,7 @@ def test_models_with_seeds_are_compared_over_their_collections(features, tmp_pat
     assert "layout:xla:default (only beta has it)" in " ".join(fastslow.compare("one", "beta").words())
     titles = []
     monkeypatch.setattr(
-        "fastslow.evaluation.compare.plot_comparison",
+        "fastslow.evaluation.compare_plots.plot_comparison",
         lambda table, names, title, models: titles.append(title) or plot_comparison(table, names, title),
     )
     compare_runs(CompareSettings(one="alpha/alpha", other="beta"))

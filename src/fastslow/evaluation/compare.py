@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -17,23 +16,14 @@ from fastslow.competition.metrics import ALL_METRICS, tile_score
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError, SettingsError, counted, listed
 from fastslow.core.figures import (
-    CEILING,
-    ENSEMBLE,
-    FAINT,
-    FURTHER,
-    MODEL_COLOURS,
-    WIDTH,
-    in_style,
     save_figure,
-    say_shortened,
-    shortened_names,
 )
 from fastslow.core.files import only_warned
 from fastslow.core.setting_fields import nearest
 from fastslow.core.settings import Settings, find_data, resolve
 from fastslow.core.shown import Shown
 from fastslow.core.tables import table_text
-from fastslow.evaluation.paired import paired_results, seed_deviation, verdict
+from fastslow.evaluation.paired import paired_results, plus_minus, seed_deviation, verdict
 from fastslow.evaluation.run_record import PICTURES, read_run_record
 from fastslow.evaluation.scores import OPTIMISTIC, SOLUTION, runtimes_of, solution_of
 from fastslow.evaluation.submission_record import submission_path
@@ -46,8 +36,6 @@ if TYPE_CHECKING:
 
 _SAME = "Compare models of the same programs and configurations, against their own solution (data_root)"
 UNRECORDED = "data/sample"  # data of what has no record of it
-_MOST_DRAWN = 40  # graphs, those with the largest differences; more do not fit on a page
-_NAME, _TITLE = 40, 72  # characters of a name, and of a line of a title
 
 METRIC_WORDS = {"competition": "mean score"}
 """Words for a metric that its name does not explain."""
@@ -342,105 +330,6 @@ def _require_same_graphs(folder: Path, values: Mapping, reference: Mapping, of: 
             raise DataError(folder, f"graph {graph}: {counts}", _SAME)
 
 
-@in_style
-def plot_comparison(
-    table: pd.DataFrame, names: tuple[str, str], title: str, models: tuple[str, str] = ("", "")
-) -> "Figure":
-    """Plot both scores of each graph that they differ on, joined by a line.
-
-    Of many such graphs those with the largest differences are drawn; the label of the axis counts the others.
-    The first one's dots are full and the other one's are rings, each in the colour of its model.
-
-    Args:
-        table: As returned by :func:`compare_table`.
-        names: Names of the two.
-        title: Title of the figure.
-        models: What each of the two is: "ensemble", "gnn" or "ranker", else a model of one's own.
-    """
-    from matplotlib.figure import Figure  # half a second
-
-    differing = table[table["difference"] != 0]
-    largest = differing["difference"].abs().nlargest(_MOST_DRAWN).index
-    drawn = differing[differing.index.isin(largest)]
-    figure = Figure(figsize=(WIDTH, 1.9 + 0.2 * len(drawn)), layout="constrained")
-    axes = figure.subplots()
-    places = np.arange(len(drawn))
-    axes.hlines(places, drawn["one"], drawn["other"], color=FAINT, linewidth=1.5)
-    full, ring = (MODEL_COLOURS.get(model, FURTHER[1]) for model in models)
-    axes.plot(drawn["one"], places, "o", color=full, label=names[0])
-    axes.plot(drawn["other"], places, "o", color=ring, markerfacecolor="white", label=names[1])
-    graphs = [str(name) for name in drawn.index]
-    axes.set_yticks(places, shortened_names(graphs, _NAME), fontsize=7)
-    left_out = []
-    if smaller := len(differing) - len(drawn):
-        left_out.append(f"{smaller:,} with smaller differences")
-    if equal := len(table) - len(differing):
-        left_out.append(f"{equal:,} with equal scores")
-    not_drawn = f"; not drawn: {', '.join(left_out)}" if left_out else ""
-    axes.set_xlabel(f"score of a program{not_drawn}{say_shortened(graphs, _NAME)}")
-    figure.suptitle(_lines(title), fontsize=10, weight="bold")
-    axes.grid(axis="y", visible=False)
-    if not len(drawn):  # axes without a dot would have invented numbers
-        axes.set_axis_off()
-        words = f"{counted(len(table), 'program')}, and no score differs"
-        axes.text(0.5, 0.5, words, ha="center", va="center", transform=axes.transAxes)
-    figure.legend(loc="outside lower right", ncols=1 if max(map(len, names)) > _NAME else 2)
-    return figure
-
-
-def _lines(text: str) -> str:
-    """Break a text at spaces, never inside a name."""
-    return fill(text, _TITLE, break_on_hyphens=False)
-
-
-@in_style
-def plot_differences(
-    results: pd.DataFrame, named: tuple[str, str], found: str, metric: str = "competition"
-) -> "Figure":
-    """Plot the paired difference of two runs on each collection, and on the mean of several.
-
-    Args:
-        results: As :func:`fastslow.evaluation.paired.paired_results` returns them.
-        named: Names of the two.
-        found: The sentence that names the better one, as the title.
-        metric: The metric; of a ``top_K_error`` lower is better.
-    """
-    from matplotlib.figure import Figure  # half a second
-
-    lines = results.to_dict("records")
-    figure = Figure(figsize=(WIDTH, 1.5 + 0.36 * len(lines)), layout="constrained")
-    axes = figure.subplots()
-    for place, line in enumerate(lines):
-        error = line["standard_error"]
-        spread = None if math.isnan(error) else error
-        bold = place > 0 and place == len(lines) - 1
-        axes.errorbar(
-            line["difference"], place, xerr=spread, fmt="D" if bold else "o", color=ENSEMBLE, markersize=6
-        )
-        axes.annotate(
-            _plus_minus(line),
-            (line["difference"], place),
-            (0, 7),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
-            zorder=3,
-        )
-    axes.axvline(0, color=CEILING, linestyle="--", linewidth=1.2)
-    axes.set_yticks(range(len(lines)), [*results.index])
-    axes.set_ylim(len(lines) - 0.4, -0.7)
-    axes.grid(axis="y", visible=False)
-    one, other = shortened_names(named, _NAME)
-    left, right = (one, other) if metric.endswith("_error") else (other, one)
-    sides = f"← {left} is better     {right} is better →"
-    if len(sides) > _TITLE:  # an arrow stays beside its name
-        sides = f"← {left} is better\n{right} is better →"
-    axes.set_xlabel(f"{sides}\n" + _lines(f"{one} minus {other}; lines: ± standard error over programs"))
-    figure.suptitle(_lines(found))
-    return figure
-
-
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
     """Two runs, two models or two submissions, compared.
@@ -477,6 +366,8 @@ class Comparison(Shown):
         """Return the figure of all collections, where there is something to compare."""
         if self.results.empty:
             return []
+        from fastslow.evaluation.compare_plots import plot_differences  # half a second
+
         return [plot_differences(self.results, self.named, self.sentences[0], self.metric)]
 
 
@@ -564,6 +455,8 @@ def compare_runs(settings: CompareSettings) -> Comparison:
         SettingsError: One is a run and the other a model, or they have no collection in common.
         DataError: A model, its features or the solution is missing or broken.
     """
+    from fastslow.evaluation.compare_plots import plot_comparison  # half a second
+
     comparison = compare_models(settings)
     pairs = pairs_of_models(settings)
     plots = {}
@@ -572,7 +465,7 @@ def compare_runs(settings: CompareSettings) -> Comparison:
         table = comparison.programs[_without_seed(ones)]
         path = _picture(settings, names)
         difference = (
-            f"{_plus_minus(row)}, {METRIC_WORDS.get(settings.metric, settings.metric)} on {settings.split}"
+            f"{plus_minus(row)}, {METRIC_WORDS.get(settings.metric, settings.metric)} on {settings.split}"
         )
         title = f"{names[0]} minus {names[1]}: {difference}"
         if len(pairs) == 1:  # one test; a verdict on each of several would be a test too many
@@ -625,11 +518,6 @@ def print_comparison(comparison: Comparison) -> None:
     print(*comparison.words(), sep="\n")
 
 
-def _plus_minus(facts: Mapping[str, float]) -> str:
-    error = facts["standard_error"]
-    return f"{facts['difference']:+z.4f}" + ("" if math.isnan(error) else f" ± {error:.4f}")
-
-
 def _with_seeds(mean: float, deviation: float) -> str:
     return f"{mean:.3f}" + ("" if math.isnan(deviation) else f" ({deviation:.3f})")
 
@@ -642,7 +530,7 @@ def comparison_table(results: pd.DataFrame, named: tuple[str, str]) -> pd.DataFr
             "programs": str(line["programs"]),
             named[0]: _with_seeds(line["one"], line["one_seeds"]),
             named[1]: _with_seeds(line["other"], line["other_seeds"]),
-            f"{named[0]} - {named[1]}": _plus_minus(line),
+            f"{named[0]} - {named[1]}": plus_minus(line),
             "higher, equal, lower": f"{line['higher']}, {line['equal']}, {line['lower']}",
         }
         for name, line in zip(results.index, results.to_dict("records"), strict=True)

@@ -155,3 +155,9 @@ def verdict(facts: Mapping[str, float], names: tuple[str, str], metric: str) -> 
         return "no difference beyond chance"
     lower_is_better = metric.endswith("_error")
     return f"{names[int((facts['difference'] < 0) != lower_is_better)]} is better"
+
+
+def plus_minus(facts: Mapping[str, float]) -> str:
+    """Return the difference of a row of :func:`paired_results` with its standard error, where it is known."""
+    error = facts["standard_error"]
+    return f"{facts['difference']:+z.4f}" + ("" if math.isnan(error) else f" ± {error:.4f}")
