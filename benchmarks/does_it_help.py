@@ -9,8 +9,10 @@ The kind ``tpu``: TpuGraphs' own runs.
 The labels of n configurations drawn at random are known, the others are ranked. *tau* is Kendall's tau on the
 others, *opa* the share of their pairs in the right order. *top k*: how much slower than the best is the
 fastest of the known ones and the first k of the order; the order *default* has the default only. On a device
-the even rounds choose and are known, the odd rounds score, so that luck in a measurement is no gain; *halves
-agree* is the tau between them, which a good ranking can exceed. *rule* is the single feature that ``fastslow
+the even rounds choose and are known, the odd rounds score, so that luck in a measurement is no gain. *The
+best* is the configuration that measuring all of them would choose: it has the fastest even rounds. In the odd
+rounds others can be faster, so differences from it can be negative. *halves agree* is the tau between the
+halves, which a good ranking can exceed. *rule* is the single feature that ``fastslow
 rank`` prints. It is the best one on the train programs of the models in the package, the sample's and
 ``data/more``'s. The sample's own train programs choose another one for xla, whose tau on the measured
 programs ``more_programs.py`` has. *column* is the single feature with the largest tau on the known ones;

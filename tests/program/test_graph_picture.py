@@ -121,7 +121,8 @@ def test_surroundings_of_the_largest_configurable_node():
     assert texts(figure)[marked].startswith(f"dot #{largest}\n")
     title = rf"large: \d+ nodes, 40 configurable\naround dot #{largest}, (\d+) hops"
     hops = int(re.fullmatch(title, figure.axes[0].get_title())[1])
-    distance = hop_distance(arrays["edge_index"], len(arrays["node_opcode"]), np.array([largest]), hops)
+    both_ways = np.concatenate([arrays["edge_index"], arrays["edge_index"][:, ::-1]])
+    distance = hop_distance(both_ways, len(arrays["node_opcode"]), np.array([largest]), hops)
     shown = [int(re.search(r"#(\d+)", text)[1]) for text in texts(figure)]
     assert shown == np.flatnonzero(distance >= 0).tolist()
 

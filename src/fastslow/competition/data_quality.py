@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastslow.competition.metrics import kendall_tau
+from fastslow.competition.metrics import kendall_tau, ranking_tau
 from fastslow.competition.reader import Program
 from fastslow.competition.tied_choices import distinct_rows
 
@@ -34,7 +34,7 @@ class Quality:
     noise: float  # standard deviation of log runtime between runs of an equal configuration: a relative error
     spread: float  # median over repeated configurations of largest over smallest runtime, minus 1
     repeat_tau: float  # Kendall's tau between two runs of the repeated configurations, -1 to 1
-    ceiling: float  # Kendall's tau that a perfect predictor would reach on all rows
+    ceiling: float  # score (ranking_tau) that a perfect predictor would reach on all rows
     drift: float  # Kendall's tau of runtime and row number: far from 0 where the machine changed meanwhile
     jumps: float
     """Share of the variance of the ranks of runtimes that lies between blocks of rows, beyond chance, 0 to 1:
@@ -153,11 +153,14 @@ def simulated_ceiling(
     distinct: bool = False,
     draws: int = _DRAWS,
 ) -> float:
-    r"""Return the tau between true and measured runtimes, by simulation extrapolation (SIMEX).
+    r"""Return the score of a perfect predictor, by simulation extrapolation (SIMEX).
+
+    It is :func:`fastslow.competition.metrics.ranking_tau`, as models are scored: rows of one configuration
+    have one prediction, and count as put in a random order.
 
     The mean of a configuration's measurements carries the noise of one measurement over their number. More
     noise of :math:`\zeta` times that variance is added to the means, and a measurement is simulated for every
-    row. Their tau is extrapolated as a parabola from :math:`\zeta = 0, 1, 2` to -1, which stands at means
+    row. The score is extrapolated as a parabola from :math:`\zeta = 0, 1, 2` to -1, which stands at means
     without noise (Cook and Stefanski, "Simulation-extrapolation estimation in parametric measurement error
     models", JASA 1994). Noise is drawn from the deviations of repeated configurations of a similar mean.
     Where noise is as large as the spread of the runtimes, the estimate is up to 0.06 too high
@@ -195,7 +198,7 @@ def simulated_ceiling(
         for more in range(3):
             true = means + noise(every) * np.sqrt(more / counts)
             measured = true[scored] + noise(scored) / np.sqrt(measurements)
-            taus[more, draw] = kendall_tau(measured, true[scored])
+            taus[more, draw] = ranking_tau(measured, true[scored])
     return float(np.clip(taus.mean(1) @ (3, -3, 1), -1, 1))
 
 
@@ -206,7 +209,9 @@ def _order(values: np.ndarray) -> tuple[float, float]:
     drift = kendall_tau(np.arange(count), values)
     if blocks < 2 or values.min() == values.max():
         return drift, np.nan
-    ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(np.float64)
+    from scipy.stats import rankdata  # half a second
+
+    ranks = rankdata(values)  # equal runtimes share a rank, wherever their rows are
     parts = np.array_split(ranks - ranks.mean(), blocks)
     between = sum(len(part) * part.mean() ** 2 for part in parts) / np.square(ranks - ranks.mean()).sum()
     chance = (blocks - 1) / (count - 1)

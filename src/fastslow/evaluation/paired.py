@@ -99,8 +99,8 @@ def paired_results(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         ones, ``fewest`` of them are in the smallest collection. ``one`` and ``other`` are means,
         ``difference`` is one - other with its ``standard_error``. Its 95 % interval by Student's t goes from
         ``low`` to ``high``, where each collection has six programs. A paired t test has the ``p_value``, but
-        not below the p-value of a sign test. ``higher``, ``equal`` and ``lower`` are numbers of programs. NaN
-        is not known.
+        not below 0.5 ** (programs - 1), the lowest of a sign test of as many programs. ``higher``, ``equal``
+        and ``lower`` are numbers of programs. NaN is not known.
     """
     rows = {name: _paired_row({name: table}) for name, table in tables.items()}
     if len(tables) > 1:

@@ -74,6 +74,13 @@ def leave_fold_out(
         names: The graphs that may be learned from.
         folds: Number of folds, 2 or more.
         seed: Seed of the training, which leaves out fold ``seed`` modulo ``folds``.
+
+    Returns:
+        Names of the graphs to learn from, in the order given, and names of those that are left out.
+
+    Raises:
+        SettingsError: There are fewer than two folds.
+        DataError: There are fewer programs than folds.
     """
     held_out = split_folds(sources, names, folds)[seed % folds]
     left_out = {*held_out}

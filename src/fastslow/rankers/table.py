@@ -234,9 +234,9 @@ def context_features(graph: Graph, kind: str) -> tuple[np.ndarray, list[str]]:
 
     Returns:
         ``(W,)`` float32 and the names: log(1 + count) of nodes, edges and of the nodes of each opcode, log(1
-        + elements) of the outputs of convolutions, dots and reshapes, and the sizes of the last root's
-        output. For layout also log(1 + x) of the pairs of configurable tensors, and per kind of the
-        configurable nodes, of their FLOPs and of the bytes of their tensors.
+        + elements) of the outputs of convolutions, dots and reshapes, and the sizes of the output of the last
+        root, 0 without a root; all of the nodes that pruning kept. For layout also log(1 + x) of the pairs of
+        configurable tensors, and per kind of the configurable nodes, of their FLOPs and of their bytes.
     """
     elements = graph.node_feat[:, node_columns.SHAPE_PRODUCT]
     counts = np.bincount(graph.node_opcode, minlength=len(OPCODES) + 1)[: len(OPCODES) + 1]

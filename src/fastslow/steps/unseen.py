@@ -108,6 +108,9 @@ def build_unseen(folder: Path, programs: Iterable[Program], hlo_folder: str = ""
         programs: Programs of its collection.
         hlo_folder: As the setting of feature building.
 
+    Returns:
+        The graphs, in the order of the programs, as graphs of the split ``test``.
+
     Raises:
         DataError: The folder is not finished, or this code builds other features than those that the run
             learned from.

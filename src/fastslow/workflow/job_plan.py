@@ -62,11 +62,17 @@ class Need:
 
 @dataclass(frozen=True)
 class Cores:
-    """Shares of the cores for the steps that wait."""
+    """Shares of the cores for the steps that wait.
 
-    long: int  # cores of a long step
-    short: int  # cores of another one
-    together: int  # number of steps that may run at once
+    Args:
+        long: Cores of each long step.
+        short: Cores of each other step.
+        together: Number of steps that may run at once.
+    """
+
+    long: int
+    short: int
+    together: int
 
 
 def share_cores(cores: int, most: int, long: int, short: int) -> Cores:

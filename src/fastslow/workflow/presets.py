@@ -100,7 +100,7 @@ HOURS = {"sample": 0.1, "kaggle": 19.0}
 
 
 def preset_seeds(preset: str, kind: str) -> int:
-    """Return how many seeds of each model of a kind a preset trains."""
+    """Return how many seeds of each model of a kind a preset trains; 3 where it has no number."""
     return SEEDS.get(preset, {}).get(kind, 3)
 
 

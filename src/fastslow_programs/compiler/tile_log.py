@@ -37,10 +37,15 @@ Tile = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass
 class TileKernel:
-    """Candidates of one fused kernel."""
+    """Candidates of one fused kernel.
 
-    cycles: dict[Tile, int] = field(default_factory=dict)  # estimate for each tile that fits
-    chosen: int = 0  # estimate for the tile that the compiler chose
+    Args:
+        cycles: The compiler's estimate in cycles for each tile that fits; see :data:`Tile`.
+        chosen: Its estimate in cycles for the tile that it chose; 0 until that is known.
+    """
+
+    cycles: dict[Tile, int] = field(default_factory=dict)
+    chosen: int = 0
 
     def add(self, tile: Tile, cycles: int) -> None:
         """Add a candidate; of two estimates for the same tile the lower one is kept."""

@@ -59,7 +59,8 @@ def plot_graph(arrays: Mapping[str, np.ndarray], title: str, node: int | None = 
     if node is None:
         inside = ids if len(ids) else np.arange(len(opcodes))
         node = int(inside[np.argmax(arrays["node_feat"][inside, node_columns.SHAPE_PRODUCT])])
-    distance = hop_distance(arrays["edge_index"], len(opcodes), np.array([node]), WHOLE_GRAPH)
+    both_ways = np.concatenate([arrays["edge_index"], arrays["edge_index"][:, ::-1]])
+    distance = hop_distance(both_ways, len(opcodes), np.array([node]), WHOLE_GRAPH)
     reached = np.flatnonzero(distance >= 0)
     nearest = reached[np.argsort(distance[reached], kind="stable")]
     hops = distance[nearest[MAX_NEIGHBOURS]] - 1 if len(nearest) > MAX_NEIGHBOURS else distance.max()

@@ -284,7 +284,13 @@ def _measured(path: Path, kernel: str, changed: int) -> str:
 
 
 def refuse_failure(path: Path, record: dict) -> None:
-    """Raise :class:`DataError` if a labeller's record of the program in ``path`` is a failure."""
+    """Raise :class:`DataError` if a labeller's record of the program in ``path`` is a failure.
+
+    Args:
+        path: The program, for the message.
+        record: What the labeller returned; a failure has the texts ``failure`` (its kind), ``message``,
+            ``compiler`` and ``topology``.
+    """
     if "failure" in record:
         compiler = f"{record['compiler']}, {record['topology']}"
         problem = f"the compile failed ({compiler}; {record['failure']}): {record['message'].strip()}"

@@ -48,13 +48,13 @@ _AGAIN = "Delete it, or pack the models again"
 
 FIGURES = FOLDER / "device.json"
 """Means over ``programs`` programs that no model saw, measured on ``device``. A figure is how much slower a
-configuration is than the best one; 0.1 is 10 % slower. ``default``, ``first`` and ``rule`` are the default
-and the first of the ranking and of the trivial rule. With ``measured`` configurations measured,
-``first_learnt`` is the fastest of these and of the first of the ranking that learnt from them;
-``first_at_random`` takes one more at random instead. ``first_over_default`` is ``first`` minus ``default``,
-``gain_over_default`` and ``gain_over_random`` are ``default`` and ``first_at_random`` minus ``first_learnt``;
-``..._error`` is the standard error of each over programs. ``benchmarks/does_it_help.py --labels device``
-writes them."""
+configuration is than the one that measuring all of them would choose; 0.1 is 10 % slower. ``default``,
+``first`` and ``rule`` are the default and the first of the ranking and of the trivial rule. With ``measured``
+configurations measured, ``first_learnt`` is the fastest of these and of the first of the ranking that learnt
+from them; ``first_at_random`` takes one more at random instead. ``first_over_default`` is ``first`` minus
+``default``, ``gain_over_default`` and ``gain_over_random`` are ``default`` and ``first_at_random`` minus
+``first_learnt``; ``..._error`` is the standard error of each over programs. ``benchmarks/does_it_help.py
+--labels device`` writes them."""
 ESTIMATES = FOLDER / "estimates.json"
 """Kendall's ``tau`` of the compiler's estimates with measured runs of ``program``, on halves of its programs
 that did not choose the rule of the labels: the mean, and ``low`` and ``high``, the 2.5 and 97.5 percentiles.
@@ -309,8 +309,10 @@ def advise(to_measure: str, configurations: int | None = None) -> list[str]:
     slower = {name: percent(value, 1) for name, value in figures.items() if isinstance(value, float)}
     keep = (
         "to keep: the compiler's default, while no runtime is known. On {programs} programs measured on a "
-        "device ({device}) it is {default} slower than the best configuration, the first of the ranking "
-        "{first}, the first of the trivial rule {rule}".format(**figures | slower)
+        "device ({device}) it is {default} slower than the configuration that measuring all of them would "
+        "choose, the first of the ranking {first}, the first of the trivial rule {rule}".format(
+            **figures | slower
+        )
     )
     if not _beyond_chance(figures, "first_over_default"):
         keep += "; default and ranking do not differ beyond chance"
@@ -319,7 +321,7 @@ def advise(to_measure: str, configurations: int | None = None) -> list[str]:
         return [keep, gain + to_measure]
     gain = (
         "to gain: measure {measured} configurations and rank again. The fastest of these and the new first "
-        "one is {first_learnt} slower than the best; a random one in its place: {first_at_random}. "
+        "one is {first_learnt} slower than that one; a random one in its place: {first_at_random}. "
     ).format(**figures | slower)
     rivals = {"the default": "gain_over_default", "the random one": "gain_over_random"}
     level = [rival for rival, name in rivals.items() if not _beyond_chance(figures, name)]

@@ -28,39 +28,31 @@ def node_extras(edge_index: np.ndarray, num_nodes: int, attributes: np.ndarray |
     operands, users = (np.bincount(column, minlength=num_nodes) for column in edge_index.T)
     outputs = np.flatnonzero(users == 0)
     inputs = np.flatnonzero(operands == 0)
-    depth = hop_distance(edge_index, num_nodes, outputs, WHOLE_GRAPH, "operands")
-    height = hop_distance(edge_index, num_nodes, inputs, WHOLE_GRAPH, "users")
+    depth = hop_distance(edge_index, num_nodes, outputs, WHOLE_GRAPH)
+    height = hop_distance(edge_index[:, ::-1], num_nodes, inputs, WHOLE_GRAPH)
     if attributes is None:
         attributes = np.full((num_nodes, len(EXTRA_NAMES)), PADDING)
     return np.column_stack([operands, users, depth, height, attributes]).astype(np.float32)
 
 
-def hop_distance(
-    edge_index: np.ndarray, num_nodes: int, start_ids: np.ndarray, hops: int, direction: str = "both"
-) -> np.ndarray:
+def hop_distance(edges: np.ndarray, num_nodes: int, start_ids: np.ndarray, hops: int) -> np.ndarray:
     """Compute every node's distance from the nearest start node.
 
     Args:
-        edge_index: ``(E, 2)``; row ``(u, v)``: u consumes v's output.
+        edges: ``(E, 2)``; row ``(u, v)``: a hop leads from u to v.
         num_nodes: N.
         start_ids: ``(S,)`` nodes at distance 0.
         hops: Maximum distance; :data:`WHOLE_GRAPH` has none.
-        direction: ``operands`` walks from consumer to operand, ``users`` from operand to consumer,
-            ``both`` either way.
 
     Returns:
         ``(N,)`` int64 distances, -1 where not reached.
     """
     distance = np.full(num_nodes, -1, np.int64)
     distance[start_ids] = 0
-    user, operand = edge_index[:, 0], edge_index[:, 1]
+    origin, target = edges.T
     for step in range(num_nodes if hops == WHOLE_GRAPH else hops):
-        last = distance == step
         reached = np.zeros(num_nodes, bool)
-        if direction in ("both", "operands"):
-            reached[operand[last[user]]] = True
-        if direction in ("both", "users"):
-            reached[user[last[operand]]] = True
+        reached[target[distance[origin] == step]] = True
         reached &= distance < 0
         if not reached.any():
             break

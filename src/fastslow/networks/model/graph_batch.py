@@ -67,6 +67,7 @@ class Batch:
 def message_edges(graph: Graph) -> np.ndarray:
     """Return the edges ``(E', 2)`` that messages pass along: the graph's, and pairs of configurable nodes.
 
+    Row ``(u, v)``: u consumes v's output. Rows are sorted, and each is there once.
     Where a configurable node reads another's output through element-wise nodes and transposes, the compiler
     inserts a copy if their layouts disagree. An edge lets them see each other in one layer, at any distance.
     """
