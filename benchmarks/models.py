@@ -158,18 +158,25 @@ def collection_means(taus: Taus) -> dict[str, float]:
 
 
 def standard_error(gains: list[Taus]) -> float:
-    """Return the standard error of a mean gain over architectures.
+    """Return the standard error of the gain in ``tau``, see :func:`collection_means`, over architectures.
+
+    Programs of an architecture are one draw: their residuals, each with its weight in the mean, are added
+    before they are squared (Liang and Zeger, Biometrika 1986). It is NaN with one architecture.
 
     Args:
         gains: For each seed the gain of every program, see :data:`Taus`.
     """
-    families: dict[str, list[float]] = {}
-    for seed in gains:
-        for program_gains in seed.values():
+    residuals: dict[str, float] = {}
+    for seed_gains in gains:
+        for program_gains in seed_gains.values():
+            mean = np.mean(list(program_gains.values()))
+            weight = 1 / len(program_gains) / len(seed_gains) / len(gains)
             for name, gain in program_gains.items():
-                families.setdefault(family_of(name), []).append(gain)
-    means = [np.mean(family_gains) for family_gains in families.values()]
-    return float(np.std(means, ddof=1) / np.sqrt(len(means))) if len(means) > 1 else float("nan")
+                family = family_of(name)
+                residuals[family] = residuals.get(family, 0.0) + weight * (gain - mean)
+    count = len(residuals)
+    squares = sum(residual**2 for residual in residuals.values())
+    return float(np.sqrt(squares * count / (count - 1))) if count > 1 else float("nan")
 
 
 def variant_row(name: str, results: list[dict], base: list[dict]) -> dict:

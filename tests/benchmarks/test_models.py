@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import models
@@ -10,6 +11,7 @@ from common import folds
 from common.options import network_settings
 from fastslow.competition.catalog import get_collection
 from fastslow.core.errors import DataError, SettingsError
+from fastslow.evaluation.paired import clustered_mean
 from fastslow.features.graph import trainable
 from fastslow.runs.features_folder import Features
 from fastslow.steps.features import FeatureSettings, build_features
@@ -99,10 +101,24 @@ def test_all_variants_are_scored_on_the_same_held_out_programs(data, tmp_path, m
     assert seen[2] == seen[4] and not seen[4] & held_out, "nothing of a held-out architecture is trained on"
 
 
-def test_the_standard_error_counts_architectures():
-    gains = [{"x": {"bert_a": 0.1, "bert_b": 0.0, "vit_a": 0.4}}, {"x": {"bert_a": 0.2}}]
-    expected = np.std([np.mean([0.1, 0.0, 0.2]), 0.4], ddof=1) / np.sqrt(2)
-    assert models.standard_error(gains) == pytest.approx(expected)
+def test_the_standard_error_is_of_the_gain_beside_it_and_counts_architectures(rng):
+    names = [f"{family}_{number}" for family in "abcdefgh" for number in range(1 + ord(family) % 3)]
+    gains = {c: dict(zip(names, rng.normal(size=len(names)), strict=True)) for c in ("x", "y")}
+    parts = {c: pd.Series(values) for c, values in gains.items()}
+    of_family = pd.Series(0.0, [*"abcdefgh"])
+    for values in parts.values():
+        for name, residual in (values - values.mean()).items():
+            of_family[name[0]] += residual / len(names) / 2
+    expected = np.sqrt((of_family**2).sum() * 8 / 7)
+    assert models.standard_error([gains]) == pytest.approx(expected)
+    assert models.standard_error([gains, gains]) == pytest.approx(expected), "equal seeds tell nothing new"
+    single = {
+        c: {f"{n}_0": value for n, value in zip("abcdefgh", v.values(), strict=False)}
+        for c, v in gains.items()
+    }
+    alone = clustered_mean({c: pd.Series(values) for c, values in single.items()})
+    assert models.standard_error([single]) == pytest.approx(alone["standard_error"])
+    assert models.collection_means(single)["tau"] == pytest.approx(alone["mean"])
     assert np.isnan(models.standard_error([{"x": {"bert_a": 0.2}}]))
 
 
