@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fastslow.competition import node_columns
 from fastslow.competition.catalog import get_collection
 from fastslow.competition.layouts import LEFT_TO_COMPILER, format_layout
 from fastslow_programs.program.configurations import find_default, identify
@@ -79,3 +80,16 @@ def test_equal_configurations_have_equal_ones_and_no_others(tmp_path, kind, make
     }
     again = identify(npz_program(write_npz(tmp_path / "b.npz", fewer), kind))
     np.testing.assert_array_equal(again, whole[part])
+
+
+@cases("kind, make, key", KINDS)
+def test_configurations_of_another_program_have_others(tmp_path, kind, make, key):
+    """A table that was measured with another batch size was believed."""
+    program = npz_program(write_npz(tmp_path / "a.npz", make(3, configs=30)), kind)
+    shape, opcode = program.node_feat.copy(), program.node_opcode.copy()
+    shape[0, node_columns.SHAPE.start] += 1
+    opcode[0] += 1
+    for changed in ({"node_feat": shape}, {"node_opcode": opcode}, {"edge_index": program.edge_index[1:]}):
+        assert not {*identify(program)} & {*identify(replace(program, **changed))}
+    turned = replace(program, edge_index=program.edge_index[::-1])
+    np.testing.assert_array_equal(identify(turned), identify(program))

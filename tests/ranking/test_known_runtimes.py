@@ -295,6 +295,17 @@ def test_the_fastest_of_noise_is_rarely_faster_beyond_noise(rounds, rng):
     assert taken[0] <= 0.03 and taken[1] > 0.8
 
 
+def test_of_repeated_measurements_the_median_counts():
+    """Five of fifteen runs were disturbed: the order had another configuration first than the words."""
+    for rounds in (15, 14):
+        disturbed = np.r_[np.full(rounds - 5, 100.0), np.full(5, 1000.0)]
+        config = np.repeat([0, 1, 2], [rounds, 15, 1])
+        known = Known(config, np.r_[disturbed, np.full(15, 110.0), 500.0])
+        assert known.config.tolist() == [0, 1, 2] and (np.diff(known.score) > 0).all()
+    even = Known(np.array([0, 0, 1]), np.array([90.0, 160.0, 110.0]))
+    assert even.config.tolist() == [1, 0], "of two the middle, in logarithms: 120"
+
+
 def test_without_a_repeated_measurement_the_noise_is_not_known():
     known = pd.DataFrame({"id": ["a", "b", "b"], "runtime": [1.0, 2.0, 2.002]})
     assert is_faster(known, "a", "b") is True and is_faster(known, "b", "a") is False

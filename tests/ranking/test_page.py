@@ -153,7 +153,7 @@ def test_a_change_is_advised_where_the_estimates_confirm_it(tmp_path):
     )
     assert first.endswith(change) and not any("nothing" in other for other in others)
     worse = Ranking(**{**vars_of(shown), "rows": rows.assign(estimated_cycles=1001.0)})
-    assert worse.verdict() == "The compiler's default is the choice to keep: no estimate is below its cycles."
+    assert worse.verdict() == "The default is the choice to keep: no estimate is below its cycles."
     program = replace(better, cycles_as_compiled=900)
     keep = "Keep the program as compiled, without constraints: no estimate is below its cycles."
     assert checked(program, tmp_path)[3] == program.verdict() == keep
@@ -177,6 +177,7 @@ def learnt_of(tau=0.4, neighbours=False, chance=0.5):
         measurements=8,
         has_order=tau > 0,
         are_neighbours=neighbours,
+        knows_all=False,
         expected_tau=expected,
     )
 
@@ -220,6 +221,14 @@ def test_what_was_measured_comes_before_what_is_predicted(known, said):
     assert measured(known).verdict().startswith(said)
 
 
+def test_of_runs_that_were_not_repeated_no_probability_says_take():
+    """Runtimes 1 % apart, or 0.1 %, gave a probability of 98 %: ranks count, and the noise is a guess."""
+    shown = measured({3: 1.0, 9: 1.01, 0: 1.02}, learnt_of(chance=0.98))
+    assert shown.verdict() == (
+        "Measure the default and configuration 3, the fastest that was measured, again: no run was repeated."
+    )
+
+
 @cases("noise, said", [(0.1, "Keep the default: configuration 9,"), (0.001, "Take configuration 9,")])
 def test_a_configuration_is_taken_only_if_it_is_faster_than_the_default_beyond_noise(noise, said):
     """`rank` said "Take configuration 9" of noise, of which `measure` said "Keep the default"."""
@@ -233,6 +242,9 @@ def test_an_estimate_of_the_compiler_has_no_noise():
     shown = replace(measured({9: 1.0, 3: 2.0, 0: 2.0}), known_from="data/a.json, compiler v3 1")
     assert shown.verdict() == "Take configuration 9, the fastest by an estimate."
     assert "known estimate, cycles" in shown.first_rows() and "known runtime" not in shown.first_rows()
+    assert shown.numbers()[1].name == "known estimates" and "compiler" in shown.numbers()[1].note
+    assert "measured" not in " ".join(number.note for number in shown.numbers()[:2])
+    assert "learned" not in shown.numbers()[0].note, "known values decide"
 
 
 @cases("as_compiled, said", [(1, "Keep the program as compiled"), (2, "Take configuration 9,")])
@@ -255,6 +267,13 @@ def test_measurements_that_support_no_order_send_nobody_to_the_first():
     assert shown.verdict().startswith("Measure the default and configuration 9, the fastest")
     assert not any(said.startswith("sure: ") for said in shown.words())
     assert "faster" not in shown.table and shown.numbers()[0].value == "not known"
+
+
+def test_no_tau_is_expected_of_others_where_there_are_none():
+    learnt = learnt_of()
+    learnt.knows_all = True
+    number = measured({9: 1.0}, learnt).numbers()[2]
+    assert (number.value, number.note) == ("not defined", "all configurations are known")
 
 
 def test_no_tau_is_expected_of_others_where_only_neighbours_of_the_default_are_known():

@@ -110,6 +110,12 @@ def test_an_hlo_file_is_converted_and_compared_with_its_default(home, dots):
     assert re.match("not known, .*SET=estimate=10", ranking.summary()["compiler's own layouts"])
 
 
+def test_what_was_measured_of_the_compilers_default_is_not_told_of_one_that_is_set(home, dots):
+    ranking = rank_source(RankSettings(source=dots, configs=8, default=3))
+    assert ranking.advice == () and ranking.facts()["compared_with"] == 3
+    assert not any("the compiler's default" in said for said in [*ranking.words(), ranking.verdict()])
+
+
 def test_a_tile_protobuf_is_ranked_and_scored_by_the_tile_metric(home):
     tuned = measured_module(10 * np.arange(1, 7), default=0, bounds=[[n + 1, 2] for n in range(6)])
     path = home / "tile.pb"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fastslow.competition import node_columns
 from fastslow.competition.layouts import ROLES
 from fastslow.competition.reader import Program
 from fastslow.competition.schema import TILE_ROLES, TILE_WIDTH
@@ -97,14 +98,15 @@ def _nearest(choices: Choices, layouts: np.ndarray, defaults: np.ndarray) -> Def
 
 
 def identify(program: Program) -> np.ndarray:
-    """Return a short hash of the choices of every configuration, ``(C,)`` strings such as ``c1f0a93b27d64``.
+    """Return a short hash of every configuration of a program, ``(C,)`` strings such as ``c1f0a93b27d64``.
 
-    Equal configurations have equal ones, in any draw or file of the program. It is the sum of a hash of every
-    tensor with its layout, or of every bound of a tile (Zobrist, Technical Report 88, 1970). The layouts of
+    Equal configurations have equal ones, in any draw or file of the program. Another program has other ones.
+    A hash is the sum of one of the graph (opcodes, shapes, edges) and one of every tensor with its layout, or
+    of every bound of a tile (Zobrist, Technical Report 88, 1970). The layouts of
     operands count only where configurations differ in them apart from outputs, as in TpuGraphs' files. For a
     user's program they are fixed, but depend on whether the compiler's own layouts are known.
     """
-    total = np.zeros(len(program.runtime), np.uint64)
+    total = np.full(len(program.runtime), _hash_of_graph(program), np.uint64)
     if program.config_feat is not None:
         for place, column in enumerate(program.config_feat.T[: len(TILE_ROLES) * TILE_WIDTH]):
             distinct, row = np.unique(column, return_inverse=True)
@@ -124,6 +126,16 @@ def identify(program: Program) -> np.ndarray:
         for group, values in enumerate(choices.values.T):
             total += options[group, values]
     return np.array([f"c{number & 0xFFFFFFFFFFFF:012x}" for number in total.tolist()])
+
+
+def _hash_of_graph(program: Program) -> int:
+    """Return a hash of the opcodes, the shapes and the edges of a program, in any order of the edges."""
+    shapes = program.node_feat[:, node_columns.SHAPE]
+    edges = np.unique(program.edge_index, axis=0)
+    digest = hashlib.blake2b(digest_size=8)
+    for array in (program.node_opcode, shapes, edges):
+        digest.update(np.ascontiguousarray(array, np.int64).tobytes())
+    return int.from_bytes(digest.digest(), "little")
 
 
 def _hash(*parts: object) -> int:

@@ -108,7 +108,8 @@ class Known:
     """The measurements of a program's configurations, as scores.
 
     A score is half the normal score of the rank, half the bounded, standardised logarithm: ranks lose how far
-    runtimes differ, and a few configurations that are many times slower than all others rule logarithms.
+    runtimes differ, and a few configurations that are many times slower than all others rule logarithms. Of
+    repeated measurements the median counts, as everywhere where runtimes are shown.
 
     Args:
         config: ``(m,)`` number of the configuration of each measurement.
@@ -128,17 +129,18 @@ class Known:
         order = np.lexsort((runtime, config))
         logs = np.log(runtime[order])
         distinct, position, count = np.unique(config[order], return_inverse=True, return_counts=True)
-        means = np.bincount(position, logs) / count
-        fastest = np.argsort(means, kind="stable")
-        low, middle, high = np.quantile(means, [0.25, 0.5, 0.75])
+        first = np.cumsum(count) - count
+        medians = (logs[first + (count - 1) // 2] + logs[first + count // 2]) / 2
+        fastest = np.argsort(medians, kind="stable")
+        low, middle, high = np.quantile(medians, [0.25, 0.5, 0.75])
         reach = 3 * (high - low) or np.inf
-        kept = np.clip(means, middle - reach, middle + reach)
+        kept = np.clip(medians, middle - reach, middle + reach)
         self.unit = float(kept.std()) if kept.std() > 1e-12 else 1.0
-        away = (means - kept.mean()) / self.unit
-        score = (ndtri((rankdata(means) - 0.5) / len(means)) + away / np.sqrt(1 + (away / 3) ** 2)) / 2
+        away = (medians - kept.mean()) / self.unit
+        score = (ndtri((rankdata(medians) - 0.5) / len(medians)) + away / np.sqrt(1 + (away / 3) ** 2)) / 2
         score = score.round(9)  # so that the unit does not decide between equal splits of trees
         self.config, self.score, self.count = distinct[fastest], score[fastest], count[fastest]
-        apart = np.interp(logs, means[fastest], self.score) - score[position]
+        apart = np.interp(logs, medians[fastest], self.score) - score[position]
         self._degrees = len(logs) - len(distinct) + _DEGREES
         self.noise = float((apart @ apart + _DEGREES * _NOISE) / self._degrees)
 

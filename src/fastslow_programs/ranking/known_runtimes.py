@@ -42,6 +42,10 @@ _COLUMNS = (
     "(above 0)"
 )
 _FORM = f"Write a CSV file with {_COLUMNS}"
+_MEASURED = (
+    "Another program or another draw was measured: rank that one (of a function the .hlo.pb that `measure` "
+    "wrote), with the same seed and configs"
+)
 _TABLE = f"Give a pandas.DataFrame with {_COLUMNS}, or the path of such a CSV file"
 
 
@@ -177,7 +181,7 @@ def _positions(given: pd.Series, ids: np.ndarray, source: object) -> list[int]:
     for row, identity in enumerate(given, 1):
         if not isinstance(identity, str) or identity not in places:
             problem = f"row {row} has id {identity!s}, which is no configuration that is ranked here"
-            raise DataError(source, problem, "Rank the same program with the same seed and configs")
+            raise DataError(source, problem, _MEASURED)
     return [places[identity] for identity in given]
 
 
@@ -194,7 +198,8 @@ def is_faster(known: pd.DataFrame, one: str, than: str) -> bool | None:
     """Return whether a configuration was measured to be faster than another one beyond noise.
 
     It is where Student's interval of the logarithm of their ratio is below 0. With rounds the ratio is taken
-    in each round, as `fastslow measure` does; without rounds all repeated rows tell the noise. The fastest of
+    in each round; without rounds all repeated rows tell the noise. The rounds of a table are of one loading,
+    while `fastslow measure` loads both configurations again for its verdict. The fastest of
     many is so partly by luck, so all comparisons share the level (Bonferroni).
 
     Args:
@@ -261,6 +266,11 @@ class Learnt:
         return tau is None or tau > 0
 
     @property
+    def knows_all(self) -> bool:
+        """Whether every configuration was measured: no other one is left to predict."""
+        return bool((self.place >= 0).all())
+
+    @property
     def expected_tau(self) -> float | None:
         """Kendall's tau to expect on the others; None with too few known ones, or if these are neighbours."""
         return None if self.are_neighbours else self.stack.expected_tau
@@ -291,7 +301,9 @@ class Learnt:
         score = "too few to tell the score to expect"
         if tau is not None:
             score = f"expected Kendall's tau on others, if they are measured as these: {tau:.2f}"
-        if tau is not None and self.are_neighbours:
+        if self.knows_all:
+            score = "these are all"
+        elif tau is not None and self.are_neighbours:
             known, others = self.changed
             score = (
                 f"no score is expected of the others: they differ from the default in {others:.1f} choices "

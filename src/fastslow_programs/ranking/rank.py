@@ -306,6 +306,8 @@ def _advice(settings: RankSettings, subject: Subject) -> Sequence[str]:
     program = subject.program
     if subject.known is not None or program.choices is None or program.runtime.any():
         return ()
+    if settings.default >= 0:  # what is advised was measured of the compiler's default
+        return ()
     if not len(program.choices.varying):
         return ["to keep: the compiler's default; there is no other configuration"]
     configurations = len(program.runtime)

@@ -378,7 +378,7 @@ class Ranking(RankingFacts, Shown):
         if len(best) and self._keeps_program:
             return f"Keep {AS_COMPILED}, without constraints: no estimate is below its cycles."
         if len(best):
-            return "The compiler's default is the choice to keep: no estimate is below its cycles."
+            return "The default is the choice to keep: no estimate is below its cycles."
         if self.advice:
             return f"The compiler's default is the choice to keep while no runtime is known. {self._gain()}"
         return f"Configuration {first} is predicted the fastest of {len(self.table):,}."
@@ -395,7 +395,7 @@ class Ranking(RankingFacts, Shown):
             and measured[fastest] >= self._baseline_cycles
         ):
             return f"Keep {AS_COMPILED}, without constraints: no estimate is below its cycles."
-        fastest_is = f"the fastest {'by an estimate' if self._by_compiler else 'that was measured'}"
+        fastest_is = self._fastest_is
         if len(measured) and first not in measured and self.learnt.has_order:
             known = f"{fastest_is} is configuration {fastest}"
             return f"Measure configuration {first} next, the first of the ranking; {known}."
@@ -408,17 +408,22 @@ class Ranking(RankingFacts, Shown):
             return f"Take {best}: it is faster than {self._compared} beyond noise."
         if beyond_noise is False:
             return f"Keep {self._compared}: {best}, is not faster beyond noise."
-        slower = None if default is None or measured.get(first) != measured.min() else self.faster(first)
         if default is None or (self._by_compiler and default in measured):  # an estimate has no noise
             return f"Take {best}."
-        if default not in measured and slower is None:
-            return f"Measure {self._compared} too, to compare it with {best}."
-        if slower is None:
+        if default in measured:
             return f"Measure {self._compared} and {best}, again: no run was repeated."
+        slower = self.faster(first) if measured.get(first) == measured.min() else None
+        if slower is None:
+            return f"Measure {self._compared} too, to compare it with {best}."
         than = f"faster than {self._compared} {_with_probability(1 - slower[default])}"
         if 1 - slower[default] >= _LIKELY:
             return f"Take configuration {first}: it is {than}."
         return f"Keep {self._compared}, or measure more: configuration {first} is {than}."
+
+    @property
+    def _fastest_is(self) -> str:
+        """What the fastest of the known configurations is called."""
+        return f"the fastest {'by an estimate' if self._by_compiler else 'that was measured'}"
 
     def _gain(self) -> str:
         gains = [line.removeprefix("to gain: ") for line in self.advice if line.startswith("to gain: ")]
@@ -458,10 +463,11 @@ class Ranking(RankingFacts, Shown):
             return [f"to change: no advice, since {why}"]
         if rows.empty:
             if self._is_default_best:
-                return ["to change: nothing; the default is the first, and the fastest that was measured"]
+                return [f"to change: nothing; the default is the first, and {self._fastest_is}"]
             against = ["the compiler's estimates refute it"] if len(self.estimates()) else []
             if len(self._measured):
-                against.append("the measured runtimes refute it")
+                known = "known estimates" if self._by_compiler else "measured runtimes"
+                against.append(f"the {known} refute it")
             also = "".join(f", or {refuted}" for refuted in against)
             none = "no option is predicted faster than the default's by more than two standard errors"
             return [f"to change: nothing; {none}{also}"]
@@ -615,11 +621,16 @@ class Ranking(RankingFacts, Shown):
             return Number(name, "not known", "no probability can be given")
         assert config is not None
         note = "by labels like those that the models learned; a device may differ"
+        if self.learnt:
+            note = "by the known runtimes; others are expected to be like these"
         return Number(name, f"{probability_text(1 - slower[config])} likely faster", note)
 
     def _trust_number(self) -> Number:
+        if self.learnt and self._by_compiler:
+            return Number("known estimates", f"{self.learnt.measurements}", "cycles, by the compiler")
         if self.learnt:
-            return Number("known runtimes", f"{self.learnt.measurements}", "measured by you")
+            by = "measured by earlier commands" if self.known_from else "measured by you"
+            return Number("known runtimes", f"{self.learnt.measurements}", by)
         if self.trust is None:
             return Number("trust", "not known", "what the models were trained on is not known")
         note = "of its nodes differ in opcode from the nearest train program"
@@ -630,6 +641,8 @@ class Ranking(RankingFacts, Shown):
             tau = self.learnt.expected_tau
             value = "not known" if tau is None else f"{tau:.2f}"
             note = "on the others, if they are measured as these"
+            if self.learnt.knows_all:
+                return Number("expected Kendall's tau", "not defined", "all configurations are known")
             if self.learnt.are_neighbours:
                 note = "the known configurations are nearer to the default than the others"
             return Number("expected Kendall's tau", value, note)
