@@ -198,9 +198,9 @@ def is_faster(known: pd.DataFrame, one: str, than: str) -> bool | None:
     """Return whether a configuration was measured to be faster than another one beyond noise.
 
     It is where Student's interval of the logarithm of their ratio is below 0. With rounds the ratio is taken
-    in each round; without rounds all repeated rows tell the noise. The rounds of a table are of one loading,
-    while `fastslow measure` loads both configurations again for its verdict. The fastest of
-    many is so partly by luck, so all comparisons share the level (Bonferroni).
+    in each round; without rounds all repeated rows tell the noise. The rounds of a table come from one
+    loading; `fastslow measure` loads both configurations again for its verdict. The fastest of many is so
+    partly by luck, so all comparisons share the level (Bonferroni).
 
     Args:
         known: ``id``, ``runtime`` and, where it is given, ``round``.
