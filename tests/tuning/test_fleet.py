@@ -205,6 +205,18 @@ def test_a_space_may_be_larger_than_any_float():
     assert fleet_module._least_need_first(members, 100) == [members[2], members[1], members[0]]
 
 
+def test_each_program_has_its_row_and_the_name_that_tune_gives_its_source(fleet):
+    """Two functions of one file were both named after the file."""
+    sources = ["progs.py:conv", "progs.py:rnn", f"{'long' * 60}.npz", "dots.pb.xz"]
+    for source in sources:
+        (fleet.parent / source.partition(":")[0]).write_text("")
+    fleet.write_text("program,weight\n" + "".join(f"{source},1\n" for source in sources))
+    programs = [program for program, _ in settings_of(fleet).read()]
+    wanted = ["001-progs-conv", "002-progs-rnn", f"003-{'long' * 49}", "004-dots"]
+    assert [program.program for program in programs] == wanted
+    assert programs[0].replace(name="").program == "progs-conv"
+
+
 @cases("weight", ["1000000", "1e6", "1.00E+06", "1000000.", "+1e6", " 1e6 "])
 def test_a_weight_is_a_number_as_spreadsheets_and_pandas_write_it(fleet, weight):
     fleet.write_text(f"program,weight\nflat.npz,{weight}\n")
