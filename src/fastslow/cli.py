@@ -29,16 +29,16 @@ from fastslow.core.tables import wrapped
 ALL, JSON, QUIET = "--all", "--json", "--quiet"
 WITH_JSON = ("convert", "measure", "rank", "tune", "fleet", "place", "leaderboard", "compare")
 WITH_ALL = ("compare",)  # its rows, not its help
-LEFT = {  # by commands that do not resume, where they are interrupted
-    "measure": "what was measured is kept for rank and tune; the same command measures anew",
-    "place": "nothing was written",
-}
 FLAGS = ("plan", "wide")  # options that may be given without a value
 FACTORY = "make_sample"
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _WIDEST, _SIDE = 100, 2  # characters of a line of help; those that stay free at its end, as argparse has them
 _LEAST_MEMORY = 10**9  # of addresses: half a gigabyte does not map torch
 _EXTRA = ("papermill", "jupyter_client", "nbclient", "nbformat", "requests")  # a slim install lacks them
+_RESUMES = "the same command resumes where it stopped"
+_ANEW = "the same command begins anew"
+_COMPILED = f"what the TPU compiler compiled is kept; {_ANEW}"
+_MEASURED = "what was measured is kept for rank and tune; the same command measures anew"
 INTERRUPTED, PIPE_CLOSED = 130, 141  # exit status after Ctrl-C, and without a reader, as a shell has them
 
 
@@ -56,6 +56,7 @@ class Command(NamedTuple):
             shows the others too. Empty: all of them.
         examples: Command lines without ``fastslow COMMAND``.
         repository: Whether it needs the repository, whose notebooks it executes, or its data.
+        left: Words after Ctrl-C, true at any moment: which results are kept, whether the command resumes.
     """
 
     summary: str
@@ -67,6 +68,7 @@ class Command(NamedTuple):
     main: str = ""
     examples: tuple[str, ...] = ()
     repository: bool = False
+    left: str = _ANEW
 
 
 _RUN_MAIN = (
@@ -90,7 +92,14 @@ _RUN_SETTINGS = "fastslow.workflow.run_settings:RunSettings"
 def _stage(target: str, summary: str, **fixed) -> Command:
     fixed = {"target": target, **fixed}
     return Command(
-        summary, _RUN_SETTINGS, _RUN, fixed, main=_RUN_MAIN, examples=_RUN_EXAMPLES, repository=True
+        summary,
+        _RUN_SETTINGS,
+        _RUN,
+        fixed,
+        main=_RUN_MAIN,
+        examples=_RUN_EXAMPLES,
+        repository=True,
+        left=_RESUMES,
     )
 
 
@@ -110,6 +119,7 @@ COMMANDS = {
         main=_RUN_MAIN.replace("data preset", "preset").replace("plan ", ""),
         examples=("", "name=second hours=4 gnn.layout.epochs=50"),
         repository=True,
+        left=_RESUMES,
     ),
     "train-network": Command(
         "Train one network of a run; started by torchrun, in several processes, GPUs or machines",
@@ -117,6 +127,7 @@ COMMANDS = {
         "fastslow.workflow.train_network:train_network",
         first="network",
         main="network data preset name seeds models init",
+        left=_RESUMES,
     ),
     "convert": Command(
         "Convert a program (HLO file or JAX function) to a competition file",
@@ -124,6 +135,7 @@ COMMANDS = {
         "fastslow_programs.commands.convert:convert_program",
         first="source",
         examples=("program.hlo", "model.py:make configs=200 generation=v4 name=mine"),
+        left=_COMPILED,
     ),
     "measure": Command(
         "Measure configurations of a program on this machine, for rank's known=",
@@ -132,6 +144,7 @@ COMMANDS = {
         fixed={"label": False, "generation": "v3", "collection": "layout:xla:random"},
         first="source",
         examples=("program.hlo configs=40", "model.py:make"),
+        left=_MEASURED,
     ),
     "rank": Command(
         "Rank the configurations of a program (npz, HLO file or JAX function) with a trained run",
@@ -140,6 +153,7 @@ COMMANDS = {
         first="source",
         main="source known run configs collection estimate default data_root name kernel generation seed",
         examples=("program.hlo", "model.py:make configs=5000", "program.npz known=measured.csv"),
+        left=_COMPILED,
     ),
     "leaderboard": Command(
         "List every model under runs/: settings, hours, valid and test scores, what Kaggle said",
@@ -174,6 +188,7 @@ COMMANDS = {
             "model.py:make evaluator=command command=./measure.sh",
             "labelled.npz run=none strategy=random",
         ),
+        left=_RESUMES,
     ),
     "fleet": Command(
         "Tune many programs with one budget, shared by weight x default",
@@ -182,6 +197,7 @@ COMMANDS = {
         first="fleet",
         main="fleet run evaluator command evaluations budget_seconds strategy batch processes data_root name",
         examples=("list.csv evaluations=500",),
+        left=_RESUMES,
     ),
     "place": Command(
         "Place, schedule or fuse a program on several devices with rules and a search, and compare them",
@@ -197,11 +213,13 @@ COMMANDS = {
         "make_sample.sample:SampleSettings",
         "make_sample.sample:make_sample",
         repository=True,
+        left=_RESUMES,
     ),
     "data": Command(
         "Download, check and unpack the real competition's data; resumes where it stopped",
         "fastslow.kaggle.download:DownloadSettings",
         "fastslow.kaggle.download:download",
+        left=_RESUMES,
     ),
     "data-quality": Command(
         "Measure the labels of a competition: repeats, noise, its ceiling on scores, drift and jumps",
@@ -209,6 +227,7 @@ COMMANDS = {
         "fastslow.workflow.data_quality:report_quality",
         first="data",
         examples=("", "kaggle", "/my/tpugraphs splits=valid"),
+        left=_RESUMES,
     ),
 }
 
@@ -279,10 +298,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: the memory that this process may have is used up. {remedy}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        left = "the same command resumes where it stopped"
-        if words[:1] and words[0] in LEFT:
-            left = LEFT[words[0]]
-        print(f"\ninterrupted; {left}", file=sys.stderr)
+        left = [f"; {COMMANDS[word].left}" for word in words[:1] if word in COMMANDS]
+        print("\ninterrupted", *left, sep="", file=sys.stderr)
         return INTERRUPTED
     return 0
 

@@ -17,6 +17,7 @@ from fastslow_programs.program.configurations import identify  # noqa: E402
 from fastslow_programs.program.convert import make_program  # noqa: E402
 from fastslow_programs.program.program_settings import MeasureSettings  # noqa: E402
 from fastslow_programs.ranking.known_runtimes import read_known  # noqa: E402
+from fastslow_programs.ranking.settings import RankSettings  # noqa: E402
 from fastslow_programs.tuning import measurement  # noqa: E402
 from fastslow_programs.tuning.evaluators import ROUNDS  # noqa: E402
 from helpers.cases import cases  # noqa: E402
@@ -112,10 +113,40 @@ def test_a_function_is_measured_and_ranked_as_the_hlo_that_ran_here(tmp_path):
     with settings_read() as read:
         facts = measure_program(settings)
     assert ignored(settings, read, measure_program) == []
-    *_, hlo, known = shlex.split(facts["to rank with it"])
-    program = make_program(MeasureSettings(source=hlo, configs=3, data_root=str(tmp_path)))
-    found = read_known(known.removeprefix("known="), len(program.runtime), identify(program), of_file=False)
+    ranked = printed(facts["to rank with it"])
+    program = make_program(ranked.conversion())
+    found = read_known(ranked.known, len(program.runtime), identify(program), of_file=False)
     assert {*found["config"]} == {0, 1, 2}
+
+
+def printed(command):
+    """The settings of a command of a shell that ranks."""
+    *name, source, known = (words := shlex.split(command))[:4]
+    assert name == ["fastslow", "rank"] and known.startswith("known=")
+    return RankSettings.from_texts([source, known, *words[4:]], first="source")
+
+
+@cases(
+    "setting",
+    [
+        {},
+        {"seed": 3},
+        {"data_root": "it's mine"},
+        {"kernel": "0"},
+        {"name": "other"},
+        {"configs": 0},
+        {"configs": 5000},
+    ],
+)
+def test_the_command_that_ranks_draws_what_was_measured_into_the_same_folder(tmp_path, setting):
+    """A ranking without the seed refused the measured runtimes: they were of no configuration of its own."""
+    source = tmp_path / "my program.hlo"
+    source.write_text(SMALL_TEXT)
+    settings = MeasureSettings(source=str(source), **setting)
+    ranked = printed(measurement.rank_command(str(source), settings))
+    assert ranked.source == str(source) and ranked.known == str(measurement.table_path(settings))
+    assert ranked.program == settings.program and {name: getattr(ranked, name) for name in setting} == setting
+    assert ranked.configs == setting.get("configs", RankSettings().configs), "few are among a thousand"
 
 
 def test_a_function_in_memory_is_measured_and_nothing_is_written(tmp_path, monkeypatch):

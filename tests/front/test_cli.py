@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from importlib import import_module
+from unittest.mock import Mock
 
 import pytest
 
@@ -177,16 +178,45 @@ def test_a_misspelt_command_is_told_the_nearest(capsys):
         assert said in capsys.readouterr().err
 
 
-def test_ctrl_c_says_that_the_command_resumes(capsys, monkeypatch):
-    def interrupted(settings):
-        raise KeyboardInterrupt
+SOURCE = __file__.replace("test_cli", "test_api") + ":make"
 
-    monkeypatch.setattr("fastslow.workflow.run.run", interrupted)
-    assert cli.main(["train"]) == cli.INTERRUPTED == 130
-    assert "the same command resumes where it stopped" in capsys.readouterr().err
-    monkeypatch.setattr("fastslow_programs.commands.measure.measure_program", interrupted)
-    assert cli.main(["measure", __file__.replace("test_cli", "test_api") + ":make"]) == cli.INTERRUPTED
-    assert "interrupted; what was measured is kept for rank and tune" in capsys.readouterr().err
+
+@cases(
+    "words, run, said",
+    [
+        (["train"], "fastslow.workflow.run.run", "the same command resumes where it stopped"),
+        (
+            ["measure", SOURCE],
+            "fastslow_programs.commands.measure.measure_program",
+            "what was measured is kept for rank and tune; the same command measures anew",
+        ),
+        (
+            ["rank", SOURCE],
+            "fastslow_programs.commands.rank.rank_program",
+            "what the TPU compiler compiled is kept; the same command begins anew",
+        ),
+        (
+            ["place", "zoo:transformer_2"],
+            "fastslow_placement.command.place_program",
+            "the same command begins anew",
+        ),
+        (
+            ["leaderboard"],
+            "fastslow.evaluation.leaderboard.print_leaderboard",
+            "the same command begins anew",
+        ),
+    ],
+)
+def test_ctrl_c_says_what_the_same_command_does(capsys, monkeypatch, words, run, said):
+    """A ranking said that it resumes, and a placement that nothing was written, when its table was."""
+    monkeypatch.setattr(run, Mock(side_effect=KeyboardInterrupt))
+    assert cli.main(words) == cli.INTERRUPTED == 130
+    assert capsys.readouterr().err == f"\ninterrupted; {said}\n"
+
+
+def test_ctrl_c_before_a_command_begins_says_nothing_of_it(capsys, monkeypatch):
+    monkeypatch.setattr(cli, "_check_process", Mock(side_effect=KeyboardInterrupt))
+    assert cli.main([]) == cli.INTERRUPTED and capsys.readouterr().err == "\ninterrupted\n"
 
 
 def test_the_first_two_words_may_be_the_runs_and_dashes_are_allowed():

@@ -17,6 +17,7 @@ from fastslow_programs.tuning import fleet as fleet_module
 from fastslow_programs.tuning.confirmation import CONFIRMS
 from fastslow_programs.tuning.fleet import fleet_table, tune_fleet, write_fleet
 from fastslow_programs.tuning.history import Evaluation
+from fastslow_programs.tuning.result import write_result
 from fastslow_programs.tuning.settings import FleetSettings
 from helpers.browser import check_page, open_page
 from helpers.cases import cases
@@ -59,6 +60,7 @@ def test_the_budget_goes_where_it_saves_and_copies_share(fleet):
     slow, flat = table.iloc[0], table.iloc[1]
     assert slow["evaluations"] > flat["evaluations"] and table["evaluations"].sum() == 16
     assert slow["saved"] == 5 * (slow["default"] - slow["best"]) > 0 == flat["saved"]
+    assert table["as_compiled"].isna().all() and table["baseline"].equals(table["default"])
     folder = write_fleet(members, settings_of(fleet))
     assert summary(folder)["programs"] == "2 different programs" and (folder / "programs.csv").is_file()
 
@@ -77,7 +79,7 @@ def test_a_fleet_has_a_page_with_what_each_program_saves(fleet):
     (fleet.parent / image).unlink()
     fleet.write_text("program,weight\nflat.npz,1\n")
     page = write_fleet(tune_fleet(settings_of(fleet, name="even")), settings_of(fleet, name="even"))
-    assert check_page(page / "fleet.html").text[3] == "Nothing is saved: keep the defaults of 1 program."
+    assert check_page(page / "fleet.html").text[3] == "Nothing is saved: keep 1 program untuned."
 
 
 def test_the_budget_is_shared_by_weight_times_default(fleet):
@@ -126,8 +128,14 @@ def test_a_saving_is_one_of_the_program_as_the_user_compiles_it(fleet, monkeypat
     monkeypatch.setattr(Source, "read", lambda self, labeller, ask_compiler: read_hlo(program))
     (member,) = tune_fleet(settings_of(fleet, evaluations=7))
     # the first evaluation is a batch of its own, so the sixth of the next has 95 cycles
-    assert member.saved == saved and member.default == min(cycles, 100) and member.claim == 100
-    assert fleet_table([member])["saved"].tolist() == [saved]
+    assert member.saved == saved and member.claim == 100
+    row = fleet_table([member]).iloc[0]
+    assert (row["default"], row["as_compiled"], row["baseline"]) == (100, cycles, min(cycles, 100))
+    assert row["saved"] == saved
+    folder = write_fleet([member], settings_of(fleet, evaluations=7))
+    (written,) = json.loads((folder / "best.json").read_text())
+    assert written == json.loads((write_result(member.study) / "best.json").read_text())
+    assert written["constrained"] is bool(saved) and written["as_compiled"] == cycles
 
 
 def test_it_resumes(fleet):
@@ -195,6 +203,18 @@ def test_a_space_may_be_larger_than_any_float():
         for size, claim in ((2**2000, 1.0), (2**1500, 3.0), (8, 1.0))
     ]
     assert fleet_module._least_need_first(members, 100) == [members[2], members[1], members[0]]
+
+
+def test_each_program_has_its_row_and_the_name_that_tune_gives_its_source(fleet):
+    """Two functions of one file were both named after the file."""
+    sources = ["progs.py:conv", "progs.py:rnn", f"{'long' * 60}.npz", "dots.pb.xz"]
+    for source in sources:
+        (fleet.parent / source.partition(":")[0]).write_text("")
+    fleet.write_text("program,weight\n" + "".join(f"{source},1\n" for source in sources))
+    programs = [program for program, _ in settings_of(fleet).read()]
+    wanted = ["001-progs-conv", "002-progs-rnn", f"003-{'long' * 49}", "004-dots"]
+    assert [program.program for program in programs] == wanted
+    assert programs[0].replace(name="").program == "progs-conv"
 
 
 @cases("weight", ["1000000", "1e6", "1.00E+06", "1000000.", "+1e6", " 1e6 "])

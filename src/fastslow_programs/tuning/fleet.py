@@ -1,7 +1,8 @@
 """Tune many programs with one budget, shared by the time that each one takes: weight x default.
 
-The default of each program is evaluated first. The saving of a program is weight x (default - tuned). What
-cannot be tuned is left out, and named with the reason.
+The default of each program is evaluated first. The saving of a program is weight x (baseline - best), where
+the baseline is the default, or the program without constraints if that is faster. What cannot be tuned is
+left out, and named with the reason.
 """
 
 import contextlib
@@ -29,13 +30,14 @@ from fastslow.core.files import atomic_path, write_json
 from fastslow.core.settings import resolve
 from fastslow.core.shown import Number, Section, make_page, picture
 from fastslow.core.tables import number_text, percent, table_html
-from fastslow_programs.tuning.result import BEST, conclusion, time_text
+from fastslow_programs.tuning.result import BEST, best_facts, conclusion, time_text
 from fastslow_programs.tuning.settings import FleetSettings, TuneSettings
 from fastslow_programs.tuning.target import Target, read_target
 from fastslow_programs.tuning.tune import Study, complete_study
 
 PROGRAMS, PAGE = "programs.csv", "fleet.html"
 _ALL = "the time of all programs"
+_WEIGHED = "weight x time untuned"
 _BARS, _NAME = 20, 40  # programs of the figure, and characters of their names
 _VALUES = {"replay": "the labels of the files"}
 """Words for identities of evaluators."""
@@ -61,22 +63,35 @@ class Member:
 
     @property
     def default(self) -> float:
-        """Time before the search, in ns on a device, else in the evaluator's unit.
+        """Time of the default that ``tune`` compares with, in ns on a device, else in the evaluator's unit.
 
-        It is the default's, or by the compiler the program's without constraints if that is less. A device
-        and a tile give ratios to the default; here they are times again.
+        A device and a tile give ratios to the default; here they are times again.
         """
-        return self.study.baseline * self.target.evaluator.unit
+        return self._time_of(self.study.default)
+
+    @property
+    def as_compiled(self) -> float | None:
+        """Time of the program without constraints; None where the evaluator tells none."""
+        as_compiled = self.study.as_compiled
+        return None if as_compiled is None else self._time_of(as_compiled)
+
+    @property
+    def baseline(self) -> float:
+        """Time before the search: the default's, or the program's without constraints if that is less."""
+        return self._time_of(self.study.baseline)
 
     @property
     def best(self) -> float:
-        """Time of the best configuration, in the same unit as ``default``."""
-        return self.study.best[1] * self.target.evaluator.unit
+        """Time of what is to be used, a configuration or the program without constraints."""
+        return self._time_of(self.study.best[1])
+
+    def _time_of(self, value: float) -> float:
+        return value * self.target.evaluator.unit
 
     @property
     def time(self) -> float:
-        """Weight x default: the time that the program takes in the fleet, in the same unit."""
-        return self.weight * self.default
+        """Weight x baseline: the time that the program takes in the fleet, in the same unit."""
+        return self.weight * self.baseline
 
     @property
     def claim(self) -> float:
@@ -90,8 +105,8 @@ class Member:
 
     @property
     def saved(self) -> float:
-        """Weight x (default - best), 0 where the default is faster and kept."""
-        return self.weight * max(self.default - self.best, 0.0)
+        """Weight x (baseline - best), 0 where the baseline is faster and kept."""
+        return self.weight * max(self.baseline - self.best, 0.0)
 
 
 def tune_fleet(settings: FleetSettings) -> list[Member]:
@@ -180,15 +195,17 @@ def _tuned(members: Iterable[Member]) -> list[Member]:
 def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
     """Return a row per program of a fleet, the largest saving first.
 
-    Columns: ``program``, ``weight``, times ``default``, ``best`` and ``saved``, numbers ``evaluations`` and
-    ``failed``, ``seconds`` of evaluations; ``left_out``, the reason for which a program at the end of the
-    table has no values.
+    Columns: ``program``, ``weight``, times ``default``, ``as_compiled``, ``baseline``, ``best`` and
+    ``saved``, numbers ``evaluations`` and ``failed``, ``seconds`` of evaluations; ``left_out``, the reason
+    for which a program at the end of the table has no values.
     """
     rows = [
         {
             "program": member.name,
             "weight": member.weight,
             "default": member.default,
+            "as_compiled": member.as_compiled,
+            "baseline": member.baseline,
             "best": member.best,
             "saved": member.saved,
             "evaluations": member.study.history.spent,
@@ -203,8 +220,8 @@ def fleet_table(members: Sequence[Member]) -> pd.DataFrame:
         for member in members
         if member.left_out
     ]
-    whole = {"evaluations": "Int64", "failed": "Int64"}  # numbers that may be missing
-    table = pd.DataFrame(rows).astype(whole)
+    may_miss = {"as_compiled": float, "evaluations": "Int64", "failed": "Int64"}
+    table = pd.DataFrame(rows).astype(may_miss)
     return table.sort_values("saved", ascending=False, ignore_index=True)
 
 
@@ -224,7 +241,7 @@ def _summary(members: Sequence[Member], table: pd.DataFrame) -> dict[str, str]:
 
 
 def _saved_share(members: Sequence[Member]) -> float:
-    """Return the share of weight x default of all programs that is saved."""
+    """Return the share of weight x baseline of all programs that is saved."""
     tuned = _tuned(members)
     return sum(member.saved for member in tuned) / sum(member.time for member in tuned)
 
@@ -242,13 +259,13 @@ def fleet_page(members: Sequence[Member], name: str) -> str:
     table = whole[whole["left_out"] == ""]
     share = _share_text(_saved_share(members))
     gains = table[table["saved"] > 0]
-    verdict = f"Nothing is saved: keep the defaults of {counted(len(table), 'program')}."
+    verdict = f"Nothing is saved: keep {counted(len(table), 'program')} untuned."
     if len(gains):
         largest = percent(gains["saved"].iloc[0] / gains["saved"].sum()) if len(gains) > 1 else "all"
         verdict = f"{share} of {_ALL} is saved, {largest} of it by {gains['program'].iloc[0]}."
     failed = f"{table['failed'].sum()} of them failed"
     numbers = [
-        Number("saved", share, "of weight x default, the sum of all programs"),
+        Number("saved", share, f"of {_ALL}, {_WEIGHED}"),
         Number("programs with a gain", f"{len(gains)} of {len(table)}"),
         Number("evaluations", f"{table['evaluations'].sum()}", failed),
     ]
@@ -266,7 +283,7 @@ def fleet_page(members: Sequence[Member], name: str) -> str:
 def _readable(members: Sequence[Member], table: pd.DataFrame) -> pd.DataFrame:
     """Return the table of programs for a reader, with what each study concluded."""
     results = {member.name: conclusion(member.study) for member in _tuned(members)}
-    time = table["weight"] * table["default"]
+    time = table["weight"] * table["baseline"]
     return pd.DataFrame(
         {
             "program": table["program"],
@@ -281,13 +298,13 @@ def _readable(members: Sequence[Member], table: pd.DataFrame) -> pd.DataFrame:
 
 @in_style
 def plot_savings(table: pd.DataFrame) -> Figure:
-    """Draw weight x default of the programs that save most, and how much of it is saved.
+    """Draw weight x baseline of the programs that save most, and how much of it is saved.
 
     Args:
         table: What :func:`fleet_table` returned.
     """
     shown = table.head(_BARS)
-    time = table["weight"] * table["default"]
+    time = table["weight"] * table["baseline"]
     names = shortened_names(shown["program"].tolist(), _NAME)
     figure = Figure(figsize=(WIDTH, 1.4 + 0.25 * len(shown)), layout="constrained")
     axes = figure.subplots()
@@ -297,11 +314,11 @@ def plot_savings(table: pd.DataFrame) -> Figure:
     axes.set_yticks(rows, names)
     axes.set_ylim(len(shown) - 0.4, -0.6)  # the largest saving on top
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel(f"percent of {_ALL}, weight x default" + say_shortened(shown["program"].tolist(), _NAME))
+    axes.set_xlabel(f"percent of {_ALL}, {_WEIGHED}" + say_shortened(shown["program"].tolist(), _NAME))
     saved = _share_text(table["saved"].sum() / time.sum())
     of_them = f", {len(shown)} of {len(table)} programs" if len(shown) < len(table) else ""
     axes.set_title(f"{saved} of {_ALL} is saved{of_them}")
-    name_in_colours(figure, [("the defaults", DEFAULT), ("saved", ENSEMBLE)])
+    name_in_colours(figure, [("untuned", DEFAULT), ("saved", ENSEMBLE)])
     return figure
 
 
@@ -312,7 +329,7 @@ def write_fleet(members: Sequence[Member], settings: FleetSettings) -> Path:
     studies = [member.study for member in _tuned(members)]
     with atomic_path(folder / PROGRAMS) as temporary:
         table.to_csv(temporary, index=False)
-    write_json(folder / BEST, [study.target.as_json(study.best[0].codes) for study in studies])
+    write_json(folder / BEST, [best_facts(study) for study in studies])
     summary = _summary(members, table)
     with atomic_path(folder / PAGE) as temporary:
         temporary.write_text(fleet_page(members, Path(settings.folder).name))

@@ -211,7 +211,8 @@ def best_facts(study: Study) -> dict | None:
         the ``interval`` of the ratio. ``confirmed`` tells whether the candidate is known to be faster than
         the default and the program as compiled. Where the latter has a value, that is ``as_compiled``, and
         ``constrained`` tells whether constraints impose the configuration to use, or the program is kept
-        without any. None where nothing has a value.
+        without any. ``default`` and ``default_is`` are the default's value and what it is, ``evaluator`` is
+        what the values are. None where nothing has a value.
     """
     best, candidate, default, verdict = study.best, study.candidate, study.default, study.verdict
     if not best or not candidate:
@@ -227,7 +228,8 @@ def best_facts(study: Study) -> dict | None:
     facts |= {"candidate": of_candidate, "confirmed": study.confirmed}
     if study.as_compiled is not None:
         facts |= {"as_compiled": study.as_compiled, "constrained": not study.keeps_program}
-    return facts
+    default_is, evaluator = study.target.default_is, study.target.evaluator.name
+    return facts | {"default": default, "default_is": default_is, "evaluator": evaluator}
 
 
 def list_evaluations(study: Study) -> pd.DataFrame:
@@ -384,12 +386,7 @@ def write_result(study: Study) -> Path:
         temporary.write_text(study_page(study))
     if study.best and (best := best_facts(study)):
         proposal, _ = study.best
-        facts = {
-            "default": study.default,
-            "default_is": target.default_is,
-            "evaluator": target.evaluator.name,
-        }
-        write_json(folder / BEST, best | facts)
+        write_json(folder / BEST, best)
         if target.module_of:
             best_module = target.module if study.keeps_program else target.module_of(proposal.codes)
             default_module = target.module_of(tuple(target.space.default.tolist()))

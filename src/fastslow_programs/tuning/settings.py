@@ -320,7 +320,7 @@ class FleetSettings(SearchSettings):
             name, colon, function = row["program"].partition(".py:")
             file = resolve(name) if name.startswith("~") else path.parent / name
             place = f"{file.absolute()}{colon}{function}"
-            title = f"{number:03d}-" + clean_name(Path(name).stem)
+            title = clean_name(f"{number:03d}-{Source.of(place).name}")
             collection = row.get("collection", "")
             program = TuneSettings(**shared, source=place, collection=collection, name=title)
             programs.append((program, float(row["weight"])))
