@@ -310,6 +310,11 @@ def test_known_neighbours_of_the_default_are_told_from_configurations_that_were_
 def test_a_function_of_a_file_is_measured_as_it_is(tmp_path):
     (tmp_path / "model.py").write_text("def make(): ...\n")
     source = f"{tmp_path}/model.py:make"
+    said = _to_measure(settings.RankSettings(source=source, seed=3, data_root="my data"), 8)
+    assert said.startswith(
+        f"How: make measure SRC={source} SET='configs=8 '\"'\"'data_root=my data'\"'\"' seed=3', or "
+    )
+    assert f"fastslow measure {source} configs=8 'data_root=my data' seed=3. " in said
     said = _to_measure(settings.RankSettings(source=source), 8)
     assert said.startswith(f"How: make measure SRC={source} SET=configs=8, or fastslow measure {source} ")
     assert said.endswith("others than these; it ends with the command that ranks with them")

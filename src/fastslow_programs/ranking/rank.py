@@ -36,7 +36,6 @@ from fastslow_programs.program.convert import (
     write_npz,
 )
 from fastslow_programs.program.measured import MEASURED_FOLDER
-from fastslow_programs.program.program_settings import ConvertSettings, clean_name
 from fastslow_programs.ranking.choices import NamedChoice, name_choices
 from fastslow_programs.ranking.known_runtimes import (
     KNOWN_COLUMNS,
@@ -49,7 +48,7 @@ from fastslow_programs.ranking.known_runtimes import (
 )
 from fastslow_programs.ranking.models import Models, describe_run, read_models
 from fastslow_programs.ranking.result import Ranking, make_table
-from fastslow_programs.ranking.settings import RankSettings
+from fastslow_programs.ranking.settings import RankSettings, words_of_draw
 from fastslow_programs.ranking.trust import ADVISED, Trust, advise
 
 _DESCRIBED = 10  # configurations of either end of the ranking
@@ -327,13 +326,15 @@ def _to_measure(settings: RankSettings, count: int) -> str:
         written = f"It writes the HLO to rank and the CSV for known= into FOLDER/{MEASURED_FOLDER}"
         return f"How: {call}. {_OF_MACHINE}. {written}"
     source = shlex.quote(settings.source)
-    make = f"make measure SRC={source} SET=configs={count}, or fastslow measure {source} configs={count}"
+    changed = words_of_draw(settings)
+    measured = shlex.join([f"configs={count}", *changed])
+    make = f"make measure SRC={source} SET={shlex.quote(measured)}, or fastslow measure {source} {measured}"
     if settings.origin.function:
         return f"How: {make}. {_OF_MACHINE}; it ends with the command that ranks with them"
-    folder = resolve(ConvertSettings().data_root) / MEASURED_FOLDER
-    table = folder / f"{clean_name(settings.origin.name)}.csv"
+    table = resolve(settings.data_root) / MEASURED_FOLDER / f"{settings.program}.csv"
     here = table.relative_to(Path.cwd()) if table.is_relative_to(Path.cwd()) else table
-    return f"How: {make}, then fastslow rank {source} known={shlex.quote(str(here))}"
+    ranked = shlex.join([f"known={here}", *changed])
+    return f"How: {make}, then fastslow rank {source} {ranked}"
 
 
 def _defaults_remedy(run: FinishedRun, program: Program) -> str:

@@ -131,3 +131,17 @@ class RankSettings(ProgramSettings):
         tile = {"configs": MEASURED} if collection.kind == "tile" else {}
         settings = ConvertSettings(**shared | {"collection": collection.name} | tile)
         return settings.of(self._given) if self._given else settings
+
+
+def words_of_draw(settings: ProgramSettings) -> list[str]:
+    """Return the words that give another command the same configurations and the same folder.
+
+    Args:
+        settings: Settings of a ranking or of a measurement. Those that are a ranking's defaults need no word.
+    """
+    defaults = RankSettings()
+    return [
+        f"{name}={getattr(settings, name)}"
+        for name in ("kernel", "name", "data_root", "seed")
+        if getattr(settings, name) != getattr(defaults, name)
+    ]

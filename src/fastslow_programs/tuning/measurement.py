@@ -28,7 +28,7 @@ from fastslow_programs.program.convert import ConvertedProgram, count_failures, 
 from fastslow_programs.program.measured import MEASURED_FOLDER, Measured, module_digest
 from fastslow_programs.program.program_settings import MeasureSettings
 from fastslow_programs.program.user_program import Source
-from fastslow_programs.ranking.settings import RankSettings
+from fastslow_programs.ranking.settings import RankSettings, words_of_draw
 from fastslow_programs.tuning.confirmation import FEWEST
 from fastslow_programs.tuning.evaluators import serialised
 from fastslow_programs.tuning.measurement_result import Measurement, fastest_config, median_ratios
@@ -39,7 +39,6 @@ _UNREAD = dict.fromkeys(
 )
 TO_RANK = "to rank with it"
 """Name of the fact that is a command."""
-_PASSED_ON = ("kernel", "name", "data_root", "seed")  # settings that the ranking has to share
 _BATCH = 8  # configurations that are compiled and timed together
 
 
@@ -190,12 +189,7 @@ def rank_command(source: str, settings: MeasureSettings) -> str:
         settings: Settings of the measurement. Those that decide which configurations are drawn, and where
             results are, are in the command where the ranking has another default.
     """
-    defaults = RankSettings()
-    words = [
-        f"{name}={getattr(settings, name)}"
-        for name in _PASSED_ON
-        if getattr(settings, name) != getattr(defaults, name)
-    ]
-    if settings.is_measured or settings.configs > defaults.configs:  # else it draws these and more
+    words = words_of_draw(settings)
+    if settings.is_measured or settings.configs > RankSettings().configs:  # else it draws these and more
         words.append(f"configs={settings.configs}")
     return shlex.join(["fastslow", "rank", source, f"known={table_path(settings)}", *words])
