@@ -7,6 +7,7 @@ from fastslow.core.errors import counted
 from fastslow.core.tables import number_text, percent
 from fastslow_placement.base.problem import Problem
 from fastslow_placement.baselines import BEST_START
+from fastslow_placement.programs.cost_graph import CostGraph
 from fastslow_placement.programs.problems import PlacementProblem, SchedulingProblem
 from fastslow_placement.programs.schedule import Timeline, peak_memory
 from fastslow_placement.staged import stage_numbers
@@ -113,8 +114,10 @@ def explain(placed) -> str:
         over = f"{best.cost / problem.baseline:.3f} of the default"
         if BEST_START in placed.found:
             over += f" and {best.cost / placed.found[BEST_START].cost:.3f} of the {BEST_START}"
+        counts = _loop_words(problem.graph)
         text = f"The best decision, found by {placed.best}, takes {_ms(best.cost)}, {over}."
-        return f"{text}\n{changed} of {len(problem.choices)} units take another option than the default."
+        options = f"{changed} of {len(problem.choices)} units take another option than the default."
+        return "\n".join([text, options, *counts])
     hand, name = problem.default, problem.device.name
     table = device_table(problem, best.decision)
     device, peak, limit = table.loc[table["peak MB"].idxmax(), ["device", "peak MB", "limit MB"]]
@@ -124,6 +127,7 @@ def explain(placed) -> str:
         *([takes] if placed.best != ONE_DEVICE else ()),
         *_gain_words(placed),
         f"Times are a model's (roofline and links of {name}): nothing ran on a device.",
+        *_loop_words(problem.graph),
         *_schedule_words(problem, "It", best.decision),
         *(_schedule_words(problem, "The default", hand) if (hand != best.decision).any() else ()),
         *_stage_words(placed),
@@ -131,6 +135,14 @@ def explain(placed) -> str:
         *([placed.bounded] if placed.bounded else ()),
     ]
     return "\n".join(lines)
+
+
+def _loop_words(graph: CostGraph) -> list[str]:
+    """Return a sentence on the loops whose trip count is not known, none where there are none."""
+    count = graph.uncounted_loops
+    if count == 1:
+        return ["1 loop has no known count; it is counted once."]
+    return [f"{count} loops have no known count; each is counted once."] if count else []
 
 
 def gains(placed) -> dict[str, float | None]:

@@ -2,7 +2,8 @@
 
 The function is traced and nothing is computed. Calls are inlined and short loops (``scan``) are unrolled, as
 in an HLO module. A longer loop, a conditional or a rematerialised part is one operator with the
-cost of its body. JAX is imported when a function is read.
+cost of its body. A loop without a known count is one round, with its condition; a condition that
+counts rounds costs nothing. JAX is imported when a function is read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,8 @@ _BODIES = {
 }
 """Primitives that are one operator with the cost of these functions; of ``branches`` the most expensive."""
 _SAME = names("device_put sharding_constraint stop_gradient copy_p")  # the value is that of the operand
+_CONVERTED = {"convert_element_type", "copy", *_SAME}
+"""Primitives whose value is the integer of their operand."""
 _SPREAD = names("shard_map xla_pmap psum all_gather all_to_all ppermute pmax pmin axis_index")
 _HLO = {
     **{"dot_general": "dot", "conv_general_dilated": "convolution", "broadcast_in_dim": "broadcast"},
@@ -190,10 +193,11 @@ class JaxProgram:
                 value: Value = frozenset().union(*operands)
             else:
                 outputs = [self.shapes[number] for number in operator.outputs]
-                flops, seconds = _cost(operator.equation, device)
-                known = seconds if operator.equation.primitive.name in _BODIES else None
+                known = [self.constants.get(number) for number in operator.inputs]
+                flops, seconds = _cost(operator.equation, recorder, known)
+                whole = seconds if operator.equation.primitive.name in _BODIES else None
                 row = (opcode, operator.name, outputs[0].shape, sum(map(_bytes, outputs)), operands, flops)
-                value = recorder.add(*row, known)
+                value = recorder.add(*row, whole)
                 nodes.append(position)
             values.update(dict.fromkeys(operator.outputs, value))
         return recorder.graph(self.name), nodes
@@ -257,15 +261,30 @@ def _opcode(equation) -> str:
     return "reduce" if name.startswith("reduce_") else _HLO.get(name, name.replace("_", "-"))
 
 
-def _cost(equation, device: Device) -> np.ndarray:
-    """Return FLOPs and roofline seconds of an equation; the round of a loop without a known count is one."""
+def _cost(equation, recorder: Recorder, known: Sequence[Any] = ()) -> np.ndarray:
+    """Return FLOPs and roofline seconds of an equation.
+
+    Args:
+        equation: JAX's equation.
+        recorder: Has the device, and keeps the loops without a known count, each of which is one round.
+        known: Value of each operand, None where it is not known; by default only literals are known.
+    """
+    device = recorder.device
     name = equation.primitive.name
     parameters = equation.params
     opcode = _opcode(equation)
     if inner := [parameters[body] for body in _BODIES.get(name, [_CALLS[name]] if name in _CALLS else [])]:
         choices = [body if isinstance(body, tuple) else (body,) for body in inner]
-        costs = [[_costs(function, device) for function in body] for body in choices]
-        return parameters.get("length", 1) * sum(max(body, key=lambda cost: cost[1]) for body in costs)
+        rounds = parameters.get("length", 1)
+        if name == "while":
+            trips = _trip_count(equation, known or [getattr(atom, "val", None) for atom in equation.invars])
+            if trips is None:
+                recorder.uncounted.add((id(parameters["body_jaxpr"]), _where(equation)))
+            else:
+                rounds = trips
+                choices = choices[:1]
+        costs = [[_costs(function, recorder) for function in body] for body in choices]
+        return rounds * sum(max(body, key=lambda cost: cost[1]) for body in costs)
     shapes = [list(atom.aval.shape) for atom in equation.invars]
     attributes = {}
     if opcode == "dot":
@@ -279,8 +298,71 @@ def _cost(equation, device: Device) -> np.ndarray:
     return np.array([flops, 0.0 if opcode in LEAVES or name in _SAME else seconds])
 
 
-def _costs(function, device: Device) -> np.ndarray:
+def _costs(function, recorder: Recorder) -> np.ndarray:
     """Return FLOPs and seconds of a function, one operation after the other."""
     return sum(
-        (_cost(equation, device) for equation in getattr(function, "jaxpr", function).eqns), np.zeros(2)
+        (_cost(equation, recorder) for equation in getattr(function, "jaxpr", function).eqns), np.zeros(2)
     )
+
+
+def _trip_count(equation, known: Sequence[Any]) -> int | None:
+    """Return the trip count of a ``while`` whose condition is ``i < N``, None where it is not known.
+
+    As in HLO (:func:`fastslow_programs.compiler.cycle_estimates.trip_count`) a start that is not known is 0.
+
+    Args:
+        equation: The ``while``, whose body adds a constant to ``i`` and leaves ``N`` as it is.
+        known: Value of each operand, None where it is not known.
+    """
+    parameters = equation.params
+    condition, body = (parameters[f"{part}_jaxpr"].jaxpr for part in ("cond", "body"))
+    outer, inner = (parameters[f"{part}_nconsts"] for part in ("cond", "body"))
+    test = _source(condition, condition.outvars[0])
+    if _primitive(test) != "lt":
+        return None
+    counter, bound = (_source(condition, atom) for atom in test.invars)
+    state = condition.invars[outer:]
+    if counter not in state:
+        return None
+    place = state.index(counter)
+    changed = _source(body, body.outvars[place])
+    if _primitive(changed) != "add":
+        return None
+    parts = [_source(body, atom) for atom in changed.invars]
+    steps = [step for step in (_integer(getattr(part, "val", None)) for part in parts) if step is not None]
+    last = _integer(getattr(bound, "val", None))
+    if bound in condition.invars[:outer]:
+        last = _integer(known[condition.invars.index(bound)])
+    elif bound in state and body.outvars[state.index(bound)] is body.invars[inner + state.index(bound)]:
+        last = _integer(known[outer + inner + state.index(bound)])
+    if last is None or len(steps) != 1 or steps[0] < 1 or body.invars[inner + place] not in parts:
+        return None
+    start = _integer(known[outer + inner + place]) or 0
+    return max(0, -((start - last) // steps[0]))
+
+
+def _primitive(found: Any) -> str:
+    """Return the name of the primitive of an equation, "" of an input or a literal."""
+    return found.primitive.name if hasattr(found, "primitive") else ""
+
+
+def _source(jaxpr, atom) -> Any:
+    """Return the equation, the input or the literal that gives a value, which others only convert."""
+    from jax.extend.core import Literal
+
+    made = {var: equation for equation in jaxpr.eqns for var in equation.outvars}
+    while not isinstance(atom, Literal) and atom in made:
+        if made[atom].primitive.name not in _CONVERTED:
+            return made[atom]
+        (atom,) = made[atom].invars
+    return atom
+
+
+def _integer(value: Any) -> int | None:
+    """Return an integer as a number of Python; None of anything else."""
+    import jax
+
+    if value is None:
+        return None
+    shape = shape_of(value)
+    return int(value) if not shape.shape and jax.numpy.issubdtype(shape.dtype, np.integer) else None

@@ -8,6 +8,7 @@ import pytest
 import fastslow
 from fastslow.core.errors import SettingsError
 from fastslow.core.isolated import CRASHED, TIMED_OUT, Killed
+from fastslow.hlo.reader import read_hlo
 from fastslow_programs.compiler import bench
 from fastslow_programs.compiler.bench import (
     PATIENCE,
@@ -19,7 +20,7 @@ from fastslow_programs.compiler.bench import (
     limit_of_batch,
     run_rounds,
 )
-from fastslow_programs.compiler.lowering import lower_function
+from fastslow_programs.compiler.lowering import draw_inputs, lower_function, without_donation
 from fastslow_programs.program.user_program import FunctionSource
 from fastslow_programs.tuning.target import read_local
 from helpers import slow_compile
@@ -69,6 +70,58 @@ def test_a_program_that_does_not_run_here_is_refused(program):
         pytest.raises(SettingsError, match="does not run"),
     ):
         times([program.module])
+
+
+DOT = """
+ENTRY e {
+  x = f32[8,8] parameter(0)
+  w = f32[8,8] parameter(1)
+  ROOT d = f32[8,8] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+@cases("donates", ["input_output_alias={ {}: (0, {}, may-alias) }", "buffer_donor={ (0, {}) }"])
+def test_a_program_that_donates_its_argument_runs_again_and_again(tmp_path, donates):
+    (tmp_path / "step.hlo").write_text(f"HloModule step, {donates}{DOT}")
+    (tmp_path / "keeps.hlo").write_text(f"HloModule step{DOT}")
+    step, keeps = (read_hlo(tmp_path / f"{name}.hlo").module for name in ("step", "keeps"))
+    code = step.SerializeToString()
+    seconds, failures = run_rounds([code, code], draw_inputs(step), rounds=2, seed=0)
+    assert failures == [""] and np.isfinite(seconds).all()
+    assert without_donation(code) == without_donation(keeps.SerializeToString()), "on a CPU too"
+
+
+class Failing:
+    """A loaded program whose code says in which of its executions the device has an error."""
+
+    def __init__(self, code, devices):
+        self.left = int(code)
+
+    def put(self, inputs):
+        return inputs
+
+    def outputs(self, buffers):
+        self.run(buffers)
+        return []
+
+    def run(self, buffers):
+        """Run once."""
+        self.left -= 1
+        if self.left == 0:
+            raise RuntimeError("out of memory")
+
+
+def test_an_error_of_the_device_in_any_execution_is_told_in_words(monkeypatch):
+    monkeypatch.setattr(bench, "LoadedProgram", Failing)
+    monkeypatch.setattr(bench, "coarsest_tolerance", lambda code: 0.0)
+    monkeypatch.setattr(bench, "LONG_ENOUGH", 0.0)  # each program once a round
+    seconds, failures = run_rounds([b"9", b"3", b"9"], [], rounds=4, seed=0)
+    assert failures == ["refused: out of memory", ""]
+    assert np.isnan(seconds[:, 2]).all() and np.isfinite(seconds[:, [0, 1, 3]]).all()
+    for execution in (b"1", b"2", b"3"):  # the last one within the rounds
+        with pytest.raises(SettingsError, match="does not run on this machine: out of memory"):
+            run_rounds([execution], [], rounds=4, seed=0)
 
 
 def test_where_a_process_ends_no_time_is_known(program, monkeypatch):

@@ -158,6 +158,8 @@ def test_a_competition_file_gives_the_graph_of_its_program(module, tmp_path):
         whole = graph_of_module(module, "x", "small", DEVICE)
         assert from_file.opcodes == whole.opcodes and from_file.edges.tolist() == whole.edges.tolist()
         assert from_file.flops.tolist() == whole.flops.tolist()
+    else:
+        assert from_file.uncounted_loops == 1, "a file of the competition has no trip counts"
 
 
 @cases("seed", range(8))

@@ -82,20 +82,62 @@ def normalised(weights, x):
     return slopes(weights, centred)
 
 
+def graphs_of(function, *given):
+    """The cost graphs of a function, and of its HLO."""
+    name, device = function.__name__, DEVICES["h100"]
+    hlo = jax.jit(function).trace(*given).lower().compiler_ir("hlo")
+    module = Module.FromString(hlo.as_serialized_hlo_module_proto())
+    return JaxProgram(function, given, name).graph(device)[0], graph_of_module(module, name, name, device)
+
+
 @cases("function, most", [(slopes, 1e-6), (normalised, 1e-6), (network, 0.15), (loops, 10.0)])
 def test_the_cost_of_a_function_is_that_of_its_hlo(function, most):
     """Of tiny operators, of which HLO has more for rematerialised parts and random numbers (ten times)."""
-    name, device = function.__name__, DEVICES["h100"]
-    hlo = jax.jit(function).trace(*arguments()).lower().compiler_ir("hlo")
-    module = Module.FromString(hlo.as_serialized_hlo_module_proto())
-    hlo_graph = graph_of_module(module, name, name, device)
-    wanted = contract(hlo_graph, device)
-    graph, nodes = JaxProgram(function, arguments(), name).graph(device)
-    found = contract(graph, device)
-    assert len(nodes) == len(graph) == len({*graph.names})
+    graph, hlo_graph = graphs_of(function, *arguments())
+    wanted, found = (contract(one, DEVICES["h100"]) for one in (hlo_graph, graph))
+    assert len(graph) == len({*graph.names})
     dots = [sorted(g.flops[[opcode == "dot" for opcode in g.opcodes]]) for g in (graph, hlo_graph)]
     assert dots[0] == dots[1] and len(dots[0]) > 2
     assert wanted.seconds.sum() == pytest.approx(found.seconds.sum(), rel=most)
+
+
+def looped(condition, body, *start):
+    """A function of a matrix, which a loop squares in each round."""
+    return lambda x: jax.lax.while_loop(
+        lambda s: condition(*s), lambda s: (s[0] @ s[0], *body(*s[1:])), (x, *start)
+    )
+
+
+KNOWN = looped(lambda x, i: i < 70, lambda i: (i + 1,), 0)
+UNKNOWN = looped(lambda x: x.sum() < 70, lambda: ())
+
+
+@cases(
+    "function, rounds, uncounted",
+    [
+        (KNOWN, 70, 0),
+        (looped(lambda x, i: i < 70, lambda i: (2 + i,), 4), 33, 0),
+        (looped(lambda x, i, n: i < n, lambda i, n: (i + 1, n), 0, 70), 70, 0),
+        (looped(lambda x, i, n: i < n, lambda i, n: (i + 1, n - 1), 0, 70), 1, 1),
+        (looped(lambda x, i: i > 0, lambda i: (i - 1,), 70), 1, 1),
+        (UNKNOWN, 1, 1),
+        (lambda x: jax.lax.scan(lambda s, _: (KNOWN(s)[0], None), x, None, length=40), 2800, 0),
+        (lambda x: UNKNOWN(KNOWN(UNKNOWN(x)[0])[0]), 72, 2),
+        (lambda x: jax.lax.fori_loop(0, 3, lambda i, s: UNKNOWN(s)[0], x), 3, 1),
+    ],
+)
+def test_a_loop_counts_as_often_as_in_its_hlo(function, rounds, uncounted):
+    for graph in graphs_of(function, jax.numpy.eye(8)):
+        assert graph.flops.sum() == pytest.approx(rounds * 2 * 8**3, rel=0.15)
+        assert graph.uncounted_loops == uncounted
+
+
+def test_loops_that_count_once_are_said():
+    text = str(fastslow.place(UNKNOWN, np.eye(8), devices=1, search=0))
+    assert "\n1 loop has no known count; it is counted once.\n" in text
+    twice = fastslow.place(lambda x: UNKNOWN(UNKNOWN(x)[0]), np.eye(8), task="fusion", search=0)
+    assert "2 loops have no known count; each is counted once." in twice.words()
+    assert "count" not in str(fastslow.place(KNOWN, np.eye(8), devices=1, search=0))
 
 
 @cases("seed", range(20))

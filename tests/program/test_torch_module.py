@@ -21,6 +21,27 @@ def test_a_module_gives_the_numbers_of_torch():
         as_jax(torch.nn.Module(), (x,))
 
 
+class Noise(torch.nn.Module):
+    """It draws in both modes."""
+
+    def forward(self, x):
+        return x + torch.rand_like(x)
+
+
+def test_a_module_that_draws_random_numbers_is_refused_by_its_layers():
+    pytest.importorskip("torchax")
+    x = torch.zeros(2, 6)
+    linear, dropout = torch.nn.Linear(6, 6), torch.nn.Dropout(0.1)
+    module = torch.nn.Sequential(linear, dropout, torch.nn.Sequential(torch.nn.AlphaDropout(0.1)))
+    said = r"Sequential draws .* in training mode \(Dropout 1, AlphaDropout 2.0\), .*\. Call .eval\(\) on it"
+    with pytest.raises(SettingsError, match=said):
+        as_jax(module, (x,))
+    function, _ = as_jax(module.eval(), (x,))
+    assert function.__name__ == "Sequential"
+    with pytest.raises(SettingsError, match=r"in evaluation mode \(Noise\), .* Give what it draws"):
+        as_jax(Noise().eval(), (x,))
+
+
 def test_without_torchax_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchax", None)
     with pytest.raises(SettingsError, match=r"pip install 'fastslow\[pytorch\]'"):

@@ -33,6 +33,7 @@ class CostGraph:
         read_bytes: (N,) float64 size of the weights and inputs of the program that this node reads.
         groups: (N,) int64; nodes of one number must be on one device.
         names: Name of each node in the program, for tables.
+        uncounted_loops: Number of loops whose trip count is not known; each counts as one round.
     """
 
     name: str
@@ -46,6 +47,7 @@ class CostGraph:
     read_bytes: np.ndarray
     groups: np.ndarray
     names: tuple[str, ...]
+    uncounted_loops: int = 0
 
     def __len__(self) -> int:
         return len(self.opcodes)

@@ -4,6 +4,8 @@ Nodes are visited by decreasing priority; each cluster is merged with the neighb
 time, where the result is legal: fusible opcodes, at most 64 operators, no cycle between clusters.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from fastslow_placement.programs.cost_graph import CostGraph, build, joined, topological_order
@@ -178,7 +180,7 @@ def contract(graph: CostGraph, device: Device, of: np.ndarray | None = None) -> 
     inner = of[graph.edges[:, 0]] == of[graph.edges[:, 1]]
     leaves[graph.edges[inner, 0]] = False
     leaves[graph.edges[~inner, 0]] = True
-    return build(
+    contracted = build(
         graph.name,
         graph.name,
         [graph.opcodes[head] for head in heads],
@@ -192,6 +194,7 @@ def contract(graph: CostGraph, device: Device, of: np.ndarray | None = None) -> 
         groups=joined(of, graph.groups)[[nodes[0] for nodes in members]],
         names=[graph.names[head] for head in heads],
     )
+    return replace(contracted, uncounted_loops=graph.uncounted_loops)
 
 
 def single_consumer_clusters(graph: CostGraph) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 A module is evaluated symbolically: calls are inlined, tuples and their elements become direct edges, and
 loops of few iterations are unrolled, so that operators of different iterations can run on different devices.
-A longer loop, a fusion or a conditional is one operator with the cost of its body.
+A longer loop, a fusion or a conditional is one operator with the cost of its body. A loop without a known
+count is one round, with its condition; a condition that counts rounds costs nothing.
 """
 
 import contextlib
@@ -24,6 +25,7 @@ from fastslow_programs.compiler.libtpu import CompilerError
 from fastslow_programs.program.simplify import check_inlined
 
 UNROLL = 32  # loops of more iterations are one operator
+_UNKNOWN = 1 << 62  # iterations of a loop that is counted once
 _BYTES_OF = {number: ELEMENT_BYTES[name] for name, number in PRIMITIVE_TYPES.items()}
 
 
@@ -125,7 +127,8 @@ class _Evaluation:
         try:
             return trip_count(inst, computation, self.computations)
         except CompilerError:
-            return 1 << 62  # unknown: one operator, whose body is counted once
+            self.recorder.uncounted.add((computation.id, inst.id))
+            return _UNKNOWN
 
     def _cost(self, inst, computation) -> tuple[float, float]:
         """Return FLOPs and seconds of one instruction; seconds 0 where the operands' roofline decides."""
@@ -137,7 +140,9 @@ class _Evaluation:
         bodies = [self._body_cost(self.computations[i]) for i in inst.called_computation_ids]
         if inst.opcode == "while":
             trips = self._trips(inst, computation)
-            flops, seconds = (part * (trips if trips < 1 << 62 else 1) for part in bodies[0])
+            flops, seconds = (trips * part for part in bodies[0])
+            if trips == _UNKNOWN:
+                flops, seconds = map(sum, zip(*bodies, strict=True))
         elif inst.opcode in ("conditional", "call"):
             flops, seconds = max(bodies)
         elif inst.opcode == "fusion":

@@ -67,6 +67,8 @@ def graph_of_arrays(
             flops = operator_flops(opcode, shapes[node], inputs)
             size = float(sizes[node])
             label = f"{opcode} {node}"
+            if opcode == "while":
+                recorder.uncounted.add(node)
             values[node] = recorder.add(opcode, label, shapes[node], size, producers, flops)
     return recorder.graph(name)
 

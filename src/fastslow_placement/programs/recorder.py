@@ -1,7 +1,7 @@
 """Records the operators of a program. Nodes or a parameter make a value, or it is a tuple of values."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,9 @@ class Recorder:
     Args:
         source: Origin of the program, for messages.
         device: Device whose roofline gives the seconds of an operator.
+
+    Attributes:
+        uncounted: The loops whose trip count is not known, by anything that tells them apart.
     """
 
     source: str | Path
@@ -37,6 +40,7 @@ class Recorder:
 
     def __post_init__(self):
         self._nodes: list[tuple] = []  # opcode, name, shape, seconds, flops, bytes written, resident, read
+        self.uncounted: set = set()
         self._edges: set[tuple[int, int]] = set()
         self._leaf_bytes: list[float] = []
         self._readers: list[list[int]] = []  # operators that read each leaf
@@ -85,7 +89,8 @@ class Recorder:
         groups = components(np.array(together, np.int64).reshape(-1, 2), len(opcodes))
         values = dict(zip(columns, values, strict=True))
         more = {"groups": groups, "names": labels}
-        return build(self.source, name, opcodes, shapes, self._edges, **more, **values)
+        graph = build(self.source, name, opcodes, shapes, self._edges, **more, **values)
+        return replace(graph, uncounted_loops=len(self.uncounted))
 
 
 def _flatten(value: Value, nodes: set[int], leaves: set[int]) -> None:

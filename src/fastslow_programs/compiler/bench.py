@@ -20,7 +20,7 @@ import numpy as np
 from fastslow.core.errors import SettingsError
 from fastslow.core.isolated import TIMED_OUT, Killed, Workers
 from fastslow.hlo.messages import PRIMITIVE_TYPES, Module
-from fastslow_programs.compiler.lowering import LocalProgram, options_of
+from fastslow_programs.compiler.lowering import LocalProgram, options_of, without_donation
 
 LONG_ENOUGH = 0.002  # seconds; shorter programs run several times for one time
 NOISY = 0.1  # two equal programs that differ by more make a machine too noisy
@@ -197,6 +197,11 @@ def _refusal(error: Exception) -> SettingsError:
     return SettingsError(f"the program does not run on this machine: {str(error)[:_SHOWN]}")
 
 
+def _failure(error: Exception) -> str:
+    """Return the failure of a candidate that cannot be compiled or run."""
+    return f"refused: {str(error)[:_SHOWN]}"
+
+
 def run_rounds(
     codes: Sequence[bytes], inputs: Sequence[np.ndarray], rounds: int, seed: int, devices: Sequence[int] = ()
 ) -> tuple[np.ndarray, list[str]]:
@@ -224,6 +229,9 @@ def run_rounds(
         buffers = base.put(inputs)  # of all programs: copies of their own would be colder in the caches
         expected = base.outputs(buffers)
         coarsest = coarsest_tolerance(codes[0])
+        began = time.perf_counter()
+        base.run(buffers)
+        repeats = max(1, int(LONG_ENOUGH / max(time.perf_counter() - began, 1e-9)))
     except Exception as error:
         raise _refusal(error) from None
     runs: list[LoadedProgram | None] = [base, twin]
@@ -233,25 +241,35 @@ def run_rounds(
             candidate = LoadedProgram(code, devices)
             failures.append(difference(expected, candidate.outputs(buffers), coarsest))
         except Exception as error:  # of the compiler or the device
-            failures.append(f"refused: {str(error)[:_SHOWN]}")
+            failures.append(_failure(error))
         runs.append(None if failures[-1] else candidate)
-    began = time.perf_counter()
-    base.run(buffers)
-    repeats = max(1, int(LONG_ENOUGH / max(time.perf_counter() - began, 1e-9)))
     seconds = np.full((rounds, len(runs)), np.nan)
     rng = np.random.default_rng(seed)
     for times in seconds:
         for place in rng.permutation([n for n, run in enumerate(runs) if run]):
-            began = time.perf_counter()
-            for _ in range(repeats):
-                runs[place].run(buffers)
-            times[place] = (time.perf_counter() - began) / repeats
+            try:
+                times[place] = _time(runs[place], buffers, repeats)
+            except Exception as error:  # of the device
+                if place < 2:
+                    raise _refusal(error) from None
+                failures[place - 2] = _failure(error)
+                runs[place] = None
+                seconds[:, place] = np.nan
     return seconds, failures
+
+
+def _time(program: "LoadedProgram", buffers: list, repeats: int) -> float:
+    """Return the seconds of one execution, the mean of ``repeats``."""
+    began = time.perf_counter()
+    for _ in range(repeats):
+        program.run(buffers)
+    return (time.perf_counter() - began) / repeats
 
 
 class LoadedProgram:
     """A program compiled for the first device of this machine, or for a mesh.
 
+    It keeps its arguments, also those that the program donates, so that it can run on them again.
     JAX has no public way to run an HLO module with layout constraints, so this uses the internal interface of
     the version that ``pyproject.toml`` pins.
 
@@ -268,7 +286,7 @@ class LoadedProgram:
         initialize_lapack()  # which JAX does where it lowers cholesky, svd and others; these crash without
         by_number = {device.id: device for device in jax.local_devices()}
         self._devices = [by_number[number] for number in devices] or jax.local_devices()[:1]
-        program = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(code))
+        program = _jax.mlir.xla_computation_to_mlir_module(_hlo.XlaComputation(without_donation(code)))
         options = xla_client.CompileOptions()
         options.env_option_overrides = list(options_of(code).items())
         if devices:

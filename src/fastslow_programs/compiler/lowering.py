@@ -33,6 +33,10 @@ _Attributed = message_classes(
     "message Entry { string key = 1; string value = 2; } message Attributes { repeated Entry map = 1; } "
     "message Attributed { Attributes frontend_attributes = 19; }",
 )["Attributed"]
+_Donating = message_classes(
+    "fastslow.donations",
+    "message Donating { bytes input_output_alias = 8; bytes buffer_donor = 18; }",
+)["Donating"]
 
 
 @dataclass(frozen=True)
@@ -184,6 +188,14 @@ def options_of(code: bytes) -> dict[str, Any]:
     attributes = _Attributed.FromString(code).frontend_attributes.map
     kept = [json.loads(attribute.value) for attribute in attributes if attribute.key == _OPTIONS]
     return kept[-1] if kept else {}
+
+
+def without_donation(code: bytes) -> bytes:
+    """Return a serialised module that keeps its arguments; one that it donates would be gone after a run."""
+    donating = _Donating.FromString(code)
+    for name in ("input_output_alias", "buffer_donor"):
+        donating.ClearField(name)
+    return donating.SerializeToString()
 
 
 def draw_inputs(module: Module, seed: int = 0) -> tuple[np.ndarray, ...]:

@@ -5,6 +5,8 @@ from typing import Any
 
 from fastslow.core.errors import SettingsError
 
+_SHOWN = 5  # layers that a message names
+
 
 def as_jax(function: Any, arguments: Any) -> tuple:
     """Return a function for ``jax.jit`` and its arguments; of a ``torch.nn.Module`` what torchax makes of it.
@@ -13,7 +15,8 @@ def as_jax(function: Any, arguments: Any) -> tuple:
     that it is in, training or evaluation.
 
     Raises:
-        SettingsError: It is a module, and torchax is not installed; or torch cannot export it.
+        SettingsError: It is a module, and torchax is not installed; or torch cannot export it, or it draws
+            random numbers, as dropout does in training mode.
     """
     torch = sys.modules.get("torch")  # without which there is no module
     if torch is None or not isinstance(function, torch.nn.Module):
@@ -23,10 +26,42 @@ def as_jax(function: Any, arguments: Any) -> tuple:
         from torchax.export import exported_program_to_jax
     except (ImportError, AttributeError):  # or one that does not suit this torch
         raise SettingsError("a PyTorch module needs torchax: pip install 'fastslow[pytorch]'") from None
+    name = type(function).__name__
     try:
-        weights, call = exported_program_to_jax(torch.export.export(function, tuple(arguments)))
+        exported = torch.export.export(function, tuple(arguments)).run_decompositions()
+        _require_not_random(function, exported)
+        weights, call = exported_program_to_jax(exported)
+    except SettingsError:
+        raise
     except Exception as error:  # of many kinds, for what its tracer cannot follow
-        reason = f"{type(function).__name__} ({type(error).__name__}: {' '.join(str(error).split())[:300]})"
+        reason = f"{name} ({type(error).__name__}: {' '.join(str(error).split())[:300]})"
         raise SettingsError(f"torch.export and torchax cannot read {reason}") from None
     inputs = torchax.default_env().t2j_copy(tuple(arguments))
-    return lambda state, *given: call(state, given), (weights, *inputs)
+
+    def forward(state: Any, *given: Any) -> Any:
+        """Return the outputs."""
+        return call(state, given)
+
+    forward.__name__ = name  # for messages
+    return forward, (weights, *inputs)
+
+
+def _require_not_random(module: Any, exported: Any) -> None:
+    """Raise :class:`SettingsError` that names the layers of a module that draw random numbers.
+
+    Args:
+        module: The ``torch.nn.Module``.
+        exported: What ``torch.export`` made of it, decomposed: what draws nothing in this mode is gone.
+    """
+    seeded = sys.modules["torch"].Tag.nondeterministic_seeded
+    drawing = [node for node in exported.graph.nodes if seeded in getattr(node.target, "tags", ())]
+    if not drawing:
+        return
+    layers = [[*node.meta["nn_module_stack"].values()][-1] for node in drawing]
+    words = dict.fromkeys(f"{kind.rpartition('.')[2]} {path}".strip() for path, kind in layers)
+    shown = ", ".join([*words][:_SHOWN]) + (f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else "")
+    mode, remedy = "evaluation", "Give what it draws as an argument"
+    if any(part.training for part in module.modules()):
+        mode, remedy = "training", "Call .eval() on it"
+    problem = f"{type(module).__name__} draws random numbers in {mode} mode ({shown})"
+    raise SettingsError("source", f"{problem}, which torchax cannot trace. {remedy}")
