@@ -87,7 +87,9 @@ def graphs_of(function, *given):
     name, device = function.__name__, DEVICES["h100"]
     hlo = jax.jit(function).trace(*given).lower().compiler_ir("hlo")
     module = Module.FromString(hlo.as_serialized_hlo_module_proto())
-    return JaxProgram(function, given, name).graph(device)[0], graph_of_module(module, name, name, device)
+    graph, nodes = JaxProgram(function, given, name).graph(device)
+    assert len(nodes) == len(graph)
+    return graph, graph_of_module(module, name, name, device)
 
 
 @cases("function, most", [(slopes, 1e-6), (normalised, 1e-6), (network, 0.15), (loops, 10.0)])
