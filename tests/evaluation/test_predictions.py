@@ -268,6 +268,23 @@ def test_a_series_in_the_order_of_the_file_is_taken(features, tmp_path):
     assert write_run(tmp_path / "mine", features, series)["valid"]["mean"] == pytest.approx(1)
 
 
+@cases("name, collection", [("mine-layout-nlp-default-s0", ""), ("mine-tile-xla", ""), ("mine", "tile:xla")])
+def test_the_run_of_another_collection_is_not_replaced(name, collection, features, tmp_path):
+    """Another collection in a notebook, and its folder unchanged, replaced the model of the first one."""
+    folder = tmp_path / name
+    if collection:
+        folder.mkdir()
+        settings = {"collection": collection}
+        write_manifest(folder, {"fingerprint": "f", "settings": settings, "inputs": {}, "outputs": {}})
+    before = [*tmp_path.rglob("*")]
+    said = "folder: .* is for (layout:nlp:default|tile:xla), the features are not; give a name that ends in "
+    with pytest.raises(SettingsError, match=said):
+        write_run(folder, features, by_runtime(features))
+    assert [*tmp_path.rglob("*")] == before
+    for ending in ("-layout-xla-random-s0", "-layout-xla-random", ""):
+        write_run(tmp_path / f"other{ending}", features, by_runtime(features))
+
+
 @cases("folder", [None, 3])
 def test_what_is_no_path_is_no_folder(folder, features, tmp_path, monkeypatch):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))

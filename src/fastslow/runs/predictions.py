@@ -47,6 +47,7 @@ weights of an ensemble are searched on valid.
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fastslow.competition.catalog import PREDICTED_SPLITS, TRAIN, VALID
+from fastslow.competition.catalog import COLLECTIONS, PREDICTED_SPLITS, TRAIN, VALID, Collection
 from fastslow.competition.metrics import collection_score
 from fastslow.core.artifacts import MANIFEST, Artifact, finished_file, read_manifest
 from fastslow.core.errors import DataError, SettingsError, listed, printable
@@ -132,8 +133,8 @@ def write_run(
         DataError: Predictions are missing, no numbers, masked, in another order, of another length or not
             finite; the graph is named.
         SettingsError: JSON cannot hold a setting, ``model`` is the name of what a command trains,
-            ``collection`` is another one than the features', or the folder is one of features, of a run or of
-            a model that a command trained. Nothing is written then.
+            or ``collection`` is another one than the features'. Or the folder is one of features, of a run,
+            of a model that a command trained, or of another collection. Nothing is written then.
     """
     path = resolve(path_text("folder", folder))
     if settings.get("model") in _TRAINED:
@@ -141,6 +142,9 @@ def write_run(
         raise SettingsError("model", f"{problem}; give another name, such as 'mine'")
     if _is_made_by_a_command(path):
         raise SettingsError("folder", f"{path} holds what a command made; name another one")
+    if other := _other_collection(path, features.collection):
+        wanted = f"a name that ends in {features.collection.slug}, or in it and -s0 for a seed"
+        raise SettingsError("folder", f"{path} is for {other}, the features are not; give {wanted}")
     return replace_run(path, features, predictions, held_out, **settings)
 
 
@@ -216,6 +220,18 @@ def _is_made_by_a_command(folder: Path) -> bool:
         with contextlib.suppress(DataError):  # what is damaged may be replaced
             return bool(read_manifest(folder).get("code"))
     return any(folder.glob(f"*/{MANIFEST}"))
+
+
+def _other_collection(folder: Path, collection: Collection) -> str:
+    """Return another collection that a folder's name ends in, or whose run it holds; empty where none is."""
+    if (folder / MANIFEST).is_file():
+        with contextlib.suppress(DataError):  # what is damaged may be replaced
+            held = read_manifest(folder)["settings"].get("collection", collection.name)
+            return "" if held == collection.name else held
+    for other in COLLECTIONS:
+        if other != collection and re.search(rf"{other.slug}(-s\d+)?$", folder.name):
+            return other.name
+    return ""
 
 
 def _numbers(path: Path, graph: str, values: Any) -> np.ndarray:
