@@ -127,7 +127,8 @@ def main(arguments: list[str]) -> int:
     results = contest.run_files(__file__, Contest, options)
     if not results:
         return 0
-    total = contest.report(results, "Seconds to predict all configurations, preparation included")
+    heading = f"## Preset {options.preset}\n\nSeconds to predict all configurations, preparation included"
+    total = contest.report(results, heading)
     largest = max(max(result["difference"].values()) for result in results)
     print(f"\nOurs, dense and in chunks differ by at most {largest:.1e} of the largest prediction", end=" ")
     print(f"(allowed {TOLERANCE}).\n")

@@ -124,7 +124,8 @@ def main(arguments: list[str]) -> int:
     results = contest.run_files(__file__, Contest, options)
     if not results:
         return 0
-    total = contest.report(results, f"Seconds of a training step with {CONFIGS} configurations")
+    heading = f"## Preset {options.preset}\n\nSeconds of a training step with {CONFIGS} configurations"
+    total = contest.report(results, heading)
     largest = {key: max(result["difference"][key] for result in results) for key in TOLERANCE}
     for key, allowed in TOLERANCE.items():
         print(f"\nThe {key}s of ours and dense differ by at most {largest[key]:.1e} (allowed {allowed}).")
