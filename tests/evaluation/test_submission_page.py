@@ -77,7 +77,7 @@ def test_it_names_scores_changes_times_and_notebooks(tmp_path):
     record(tmp_path, "before", shift=-0.02, day=2, settings={"seeds": 1, "models": "ranker"})
     record(tmp_path, "later", shift=0.5, day=9)
     settings = {"seeds": 3, "models": "ranker"}
-    csv, run = record(tmp_path, "mine", day=3, settings=settings, doubtful={"a": "two"})
+    csv, run = record(tmp_path, "mine", day=3, settings=settings, doubtful={"a": "two"}, warnings=["noise"])
     steps = {"training": step(run, "training", 300.0), "ensemble": step(run, "ensemble", 100.0)}
     path = write_submission_page(csv, run, steps)
     page = check_page(path)
@@ -90,7 +90,7 @@ def test_it_names_scores_changes_times_and_notebooks(tmp_path):
     assert compared in page.text
     assert "networks" in page.text and ", 5.0 min" in page.text, "a kind of steps, and a notebook"
     assert "5.0 min" in page.text and "75 %" in page.text and "6.7 min" in page.text
-    assert "Warnings (1)" in page.text and "doubtful labels: a: two" in page.text
+    assert "Warnings (2)" in page.text and {"noise", "doubtful labels: a: two"} <= {*page.text}
     links = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
     assert links == ["../runs/mine/training/notebook.html", "../runs/mine/ensemble/notebook.html"]
     for link in links:

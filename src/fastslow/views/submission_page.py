@@ -221,7 +221,7 @@ def _minutes(seconds: float) -> str:
 
 
 def _warnings(record: Mapping, steps: Mapping[str, Path]) -> Section:
-    lines = []
+    lines = [*record.get("warnings", [])]
     for name, folder in steps.items():
         if (folder / MANIFEST).is_file():
             lines += [f"{name}: {warning}" for warning in read_manifest(folder).get("warnings", [])]
