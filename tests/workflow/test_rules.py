@@ -6,10 +6,12 @@ import pytest
 import fastslow
 from fastslow import cli
 from fastslow.competition.catalog import COLLECTIONS
+from fastslow.core.errors import DataError
 from fastslow.core.files import read_json
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.kaggle import provenance
 from fastslow.runs.predictions import read_predictions
+from fastslow.runs.run_manifest import find_members, read_run_manifest
 from fastslow.workflow import run
 from fastslow.workflow.run_settings import RunSettings, make_plan, resume
 from fastslow.workflow.steps import MODELS
@@ -54,6 +56,10 @@ def test_a_rule_fills_what_no_model_predicts_and_what_a_budget_has_no_time_for(h
     assert all(
         is_of_the_rule(home, collection) == (collection.kind == "layout") for collection in COLLECTIONS
     )
+    ensemble = home / "runs" / "smoke" / "ensemble-layout-xla-random"
+    said = "a rule filled this collection, and it ranks no new program. Name a run that trained a model of it"
+    with pytest.raises(DataError, match=said):
+        find_members(ensemble, read_run_manifest(ensemble))
     weights = read_submission_record(record)["weights"]
     assert {*weights["layout:xla:random"]} == {"ridge"}
     assert weights["tile:xla"].keys() == {f"{m}-tile-xla-s0" for m in MODELS["tile"]}
