@@ -10,9 +10,10 @@ import nbformat
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
+from fastslow.core.settings import PROJECT
 from fastslow.evaluation.submission_record import write_record
 from fastslow.views.submission_page import write_submission_page
-from helpers.browser import check_page, open_page
+from helpers.browser import Structure, check_page, open_page
 from helpers.cases import cases
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -96,6 +97,18 @@ def test_it_names_scores_changes_times_and_notebooks(tmp_path):
     for link in links:
         rendered = (csv.parent / link).resolve().read_text()
         assert "Hello" in rendered and "<script" not in rendered and 'lang="en"' in rendered
+
+
+def test_a_link_of_a_notebook_leads_to_its_file_from_the_page_too(tmp_path):
+    csv, run = record(tmp_path, "mine")
+    text = "[data](../data/README.md#getting-it), [next](10_features.ipynb), [web](https://a.b/c), [part](#d)"
+    folder = step(run, "training", 1.0, text)
+    write_submission_page(csv, run, {"training": folder})
+    page = Structure((folder / "notebook.html").read_text())
+    data, following, *others = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
+    assert (folder / data.removesuffix("#getting-it")).resolve() == PROJECT / "data" / "README.md"
+    assert (folder / following).resolve() == PROJECT / "notebooks" / "10_features.ipynb"
+    assert others == ["https://a.b/c", "#d"]
 
 
 def test_pages_are_written_again_where_their_sources_changed_whatever_the_clock_said(tmp_path):
