@@ -172,14 +172,17 @@ def _run_stage(steps: list[Step], pool: StepPool, bar) -> None:
 
 
 def _newest(step: Step) -> str:
-    """Return the name of a running step, with the last epoch and valid score that it wrote, if any."""
+    """Return the name of a running step, with the last epoch, of how many, and valid score that it wrote."""
     metrics = resolve(step.settings.folder) / METRICS
     lines = metrics.read_text().splitlines() if metrics.is_file() else []
     last = json.loads(lines[-1]) if lines else {}
     if "epoch" not in last:
         return step.name
     collections = [collection.slug for collection in COLLECTIONS if collection.slug in last]
-    return f"{step.name} (epoch {last['epoch']}, {_scored(last['valid'], collections)})"
+    of = f"{len(collections)} layouts" if len(collections) > 1 else collections[0]
+    on = "" if of in step.name else f" on {of}"  # 80 characters have no room for it twice
+    epoch = f"epoch {last['epoch']} of {step.settings.epochs}"
+    return f"{step.name} ({epoch}, valid {last['valid']:.3f}{on})"
 
 
 def _score_of(step: Step) -> str:
