@@ -151,6 +151,7 @@ def other(home):
 
 def test_a_blend_is_checked_recorded_and_on_the_leaderboard(home, other, capsys, monkeypatch):
     monkeypatch.chdir(home)
+    update_record(home / "submissions" / "smoke.csv", warnings=["a rule fills rows"])
     assert cli.main(["blend", "submissions/smoke.csv", "theirs.csv", "weights=2,1", "out=both.csv"]) == 0
     csv = home / "submissions" / "both.csv"
     data = home / "data" / "sample"
@@ -163,6 +164,7 @@ def test_a_blend_is_checked_recorded_and_on_the_leaderboard(home, other, capsys,
     assert all(blended[name].tolist() == mine[name].tolist() for name in layout), "2 : 1 against the reverse"
 
     assert read_submission_record(csv)["blend"] == {"submissions/smoke.csv": 2.0, "theirs.csv": 1.0}
+    assert read_submission_record(csv)["warnings"] == ["smoke: a rule fills rows"]
     board = leaderboard(LeaderboardSettings(sort="private"))
     assert "no run has a score private: they are in order of their names" in board.words()
     update_record(csv, kaggle={"public": 0.7, "private": 0.65})

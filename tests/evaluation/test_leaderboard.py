@@ -256,10 +256,19 @@ def test_a_blend_is_listed_after_a_foreign_and_a_damaged_record(home):
     (folder / "a.json").write_text("{}")
     (folder / "b.json").write_text('{"blend": ')
     (folder / "c.csv").write_text("ID,TopConfigs\n")
-    write_record(folder / "c.csv", [], {}, {}, blend={"one": 2.0, "two": 1.0}, kaggle={"public": 0.5})
+    write_record(
+        folder / "c.csv",
+        [],
+        {},
+        {},
+        blend={"one": 2.0, "two": 1.0},
+        kaggle={"public": 0.5},
+        warnings=["a", "b"],
+    )
     board = fastslow.leaderboard()
     (reason,) = board.left_out
     assert "b.json" in reason and "c: a blend of one (weight 2) and two (weight 1)" in board.words()
+    assert [words for words in board.words() if "warning" in words] == ["c: warning: a; b"]
     row = board.table.set_index("run").loc["c"]
     assert (row["model"], row["public"]) == ("blend", 0.5)
     (folder / "c.csv").write_text("ID,TopConfigs\ntile:xla:k,0\n")

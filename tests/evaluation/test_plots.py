@@ -39,10 +39,10 @@ def test_training_of_a_network():
         assert kept_one.get_xydata().tolist() == [ring] and kept_one.get_marker() == "o"
         assert rule.get_ydata()[0] == 0.25 and rule.get_color() == RULE and ceiling.get_ydata()[0] == 0.9
         told = [text.get_text() for text in axes.texts]
-        assert told == ["trivial rule 0.250", "ceiling by the noise of labels 0.900"]
+        assert told == ["best single feature 0.250", "ceiling by the noise of labels 0.900"]
         assert axes.get_xlabel() == "epoch" and axes.get_legend() is None
     assert {axes.lines[0].get_color() for axes in figure.axes} == {NETWORK}, "as in every picture of models"
-    said = "network: 0.505 on valid, mean of 2 collections\n0.255 ahead of the trivial rule"
+    said = "network: 0.505 on valid, mean of 2 collections\n0.255 ahead of the best single feature"
     assert figure.get_suptitle() == said
 
 
@@ -63,7 +63,7 @@ def test_training_of_a_ranker_shows_the_score_of_its_own_collection():
     (axes,) = figure.axes
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), [0.5, 0.7, 0.6])
     assert axes.get_title("left") == "nlp:random: 0.700, 2 rounds (ring)"
-    assert figure.get_suptitle() == "trees: 0.700 on valid\n0.100 behind the trivial rule"
+    assert figure.get_suptitle() == "trees: 0.700 on valid\n0.100 behind the best single feature"
     figure = plots.plot_training(history, "ranker", references={"layout-nlp-random": {"ceiling": 0.8}})
     assert figure.get_suptitle() == "trees: 0.700 on valid"
 

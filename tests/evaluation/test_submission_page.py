@@ -10,9 +10,10 @@ import nbformat
 import pytest
 
 from fastslow.competition.catalog import COLLECTIONS
+from fastslow.core.settings import PROJECT
 from fastslow.evaluation.submission_record import write_record
 from fastslow.views.submission_page import write_submission_page
-from helpers.browser import check_page, open_page
+from helpers.browser import Structure, check_page, open_page
 from helpers.cases import cases
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -77,7 +78,7 @@ def test_it_names_scores_changes_times_and_notebooks(tmp_path):
     record(tmp_path, "before", shift=-0.02, day=2, settings={"seeds": 1, "models": "ranker"})
     record(tmp_path, "later", shift=0.5, day=9)
     settings = {"seeds": 3, "models": "ranker"}
-    csv, run = record(tmp_path, "mine", day=3, settings=settings, doubtful={"a": "two"})
+    csv, run = record(tmp_path, "mine", day=3, settings=settings, doubtful={"a": "two"}, warnings=["noise"])
     steps = {"training": step(run, "training", 300.0), "ensemble": step(run, "ensemble", 100.0)}
     path = write_submission_page(csv, run, steps)
     page = check_page(path)
@@ -90,12 +91,24 @@ def test_it_names_scores_changes_times_and_notebooks(tmp_path):
     assert compared in page.text
     assert "networks" in page.text and ", 5.0 min" in page.text, "a kind of steps, and a notebook"
     assert "5.0 min" in page.text and "75 %" in page.text and "6.7 min" in page.text
-    assert "Warnings (1)" in page.text and "doubtful labels: a: two" in page.text
+    assert "Warnings (2)" in page.text and {"noise", "doubtful labels: a: two"} <= {*page.text}
     links = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
     assert links == ["../runs/mine/training/notebook.html", "../runs/mine/ensemble/notebook.html"]
     for link in links:
         rendered = (csv.parent / link).resolve().read_text()
         assert "Hello" in rendered and "<script" not in rendered and 'lang="en"' in rendered
+
+
+def test_a_link_of_a_notebook_leads_to_its_file_from_the_page_too(tmp_path):
+    csv, run = record(tmp_path, "mine")
+    text = "[data](../data/README.md#getting-it), [next](10_features.ipynb), [web](https://a.b/c), [part](#d)"
+    folder = step(run, "training", 1.0, text)
+    write_submission_page(csv, run, {"training": folder})
+    page = Structure((folder / "notebook.html").read_text())
+    data, following, *others = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
+    assert (folder / data.removesuffix("#getting-it")).resolve() == PROJECT / "data" / "README.md"
+    assert (folder / following).resolve() == PROJECT / "notebooks" / "10_features.ipynb"
+    assert others == ["https://a.b/c", "#d"]
 
 
 def test_pages_are_written_again_where_their_sources_changed_whatever_the_clock_said(tmp_path):

@@ -19,6 +19,7 @@ from fastslow.steps.network import begin_training, train_gnn
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.workflow.run_settings import RunSettings, make_plan
 from helpers.cases import cases
+from helpers.good_artifacts import change_json, reseal
 from helpers.runs import NAMES, make_features
 
 
@@ -101,6 +102,22 @@ def test_a_run_starts_each_seed_from_a_network_of_another_run(home, capsys):
     assert cli.main(["train", "init=runs/none", "preset=smoke", "name=warm"]) == 1
     assert "runs/none: no such folder" in capsys.readouterr().err
     assert not resolve("runs/warm").exists()
+
+
+def test_a_run_starts_from_the_networks_of_a_run_of_which_a_rule_filled_a_collection(home):
+    filled = resolve("runs/smoke/ensemble-layout-xla-default")
+    rule = read_manifest(filled)["baselines"]["ridge on config features"]
+    member = {"weight": 1.0, "valid": rule["valid"], "folder": rule["folder"], "model": "ridge"}
+    change_json(filled / "manifest.json", lambda made: made.update(members={"ridge": member}))
+    reseal(filled)
+    shutil.rmtree(resolve("runs/smoke/ranker-tile-xla-s0"))
+    plan = make_plan(RunSettings(init="runs/smoke", preset="smoke", name="warm"))
+    starts = [step.settings.init for step in plan.steps() if isinstance(step.settings, TrainSettings)]
+    slugs = "layout-xla-random", "tile-xla"
+    assert starts == [str(resolve(f"runs/smoke/gnn-{slug}-s0")) for slug in slugs]
+    single = make_plan(RunSettings(init="runs/smoke/gnn-layout-xla-default-s0", preset="smoke", name="warm"))
+    with pytest.raises(SettingsError, match="init: .* has no network among its members; name another run"):
+        single.steps()
 
 
 def test_seeds_that_start_from_different_weights_are_one_model(home):

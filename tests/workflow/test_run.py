@@ -96,13 +96,22 @@ def test_a_second_run_redoes_nothing(home, capsys):
 
 
 def test_a_running_training_says_what_its_score_is_of(tmp_path):
-    step = SimpleNamespace(name="training-layout-s0", settings=SimpleNamespace(folder=str(tmp_path)))
+    settings = SimpleNamespace(folder=str(tmp_path), epochs=20)
+    step = SimpleNamespace(name="training-layout-s0", settings=settings)
     said = execution._newest(step)
     assert said == step.name
     line = {"epoch": 14, "valid": 0.8333, "layout-xla-random": 0.8, "layout-nlp-random": 0.9}
     (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n")
     said = execution._newest(step)
-    assert said == "training-layout-s0 (epoch 14, valid 0.833, mean of 2 layouts)"
+    assert said == "training-layout-s0 (epoch 14 of 20, valid 0.833 on 2 layouts)"
+    assert len(f"12/22 [1:01:51], {said}") <= 80
+    (tmp_path / "metrics.jsonl").write_text(
+        json.dumps({"epoch": 14, "valid": 0.8, "layout-xla-default": 0.8})
+    )
+    assert execution._newest(step) == "training-layout-s0 (epoch 14 of 20, valid 0.800 on layout-xla-default)"
+    step.name = "training-layout-xla-default-s0"
+    said = execution._newest(step)
+    assert said == "training-layout-xla-default-s0 (epoch 14 of 20, valid 0.800)"
     assert len(f"12/22 [1:01:51], {said}") <= 80
 
 

@@ -237,6 +237,11 @@ def write_blend(settings: BlendSettings, blended: Mapping[str, np.ndarray]) -> P
         facts["row_order"] = row_order
     if root:
         facts["data_root"] = str(root)
+    facts["warnings"] = [
+        f"{path.stem}: {warning}"
+        for path, record in records.items()
+        for warning in record.get("warnings", [])
+    ]
     if test:
         facts |= {"test": test, "test_mean": competition_score(test)}
         facts["programs"] = {

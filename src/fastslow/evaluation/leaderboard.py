@@ -70,7 +70,8 @@ class Leaderboard(Shown):
             the standard deviation of this mean over the seeds, where there are several. ``public`` and
             ``private`` are Kaggle's scores of the run's CSV, ``place`` and ``medal`` where the private one
             would have stood on the final board. A blend of submissions has a row of its own, with the model
-            ``blend``. What is not known is NaN. Means of two rows
+            ``blend``. ``warnings`` are what the command that made the CSV warned of, such as collections that
+            a rule fills. What is not known is NaN. Means of two rows
             compare where ``valid programs`` (``test programs``) is equal, a mark of the programs that they
             are a mean over, and of the number of configurations that were predicted of each. Sorted by a
             collection, ``valid COLLECTION programs`` is the mark of its scores.
@@ -108,6 +109,8 @@ class Leaderboard(Shown):
             f"{run}: place {place} of the {TEAMS} on the final board, {medal}"
             for run, place, medal in self.table[["run", "place", "medal"]].dropna().itertuples(index=False)
         ]
+        warned = self.table[["run", "warnings"]].dropna()
+        words += [f"{run}: warning: {said}" for run, said in warned.itertuples(index=False)]
         words += self._without_mean()
         return [*words, *(f"left out: {reason}" for reason in self.left_out)]
 
@@ -222,12 +225,13 @@ def leaderboard(settings: LeaderboardSettings) -> Leaderboard:
     scores = [f"{split} {name}" for split in (VALID, TEST) for name in _NAMES]
     means = [f"{split}{what}" for split in (VALID, TEST) for what in ("", "_error", "_seeds")]
     numbers = ["hours", *scores, *means, *_KAGGLE]
-    columns = ["run", "model", "seeds", "settings", "created", *numbers, "place", "medal", "programs"]
+    texts = ["place", "medal", "warnings"]
+    columns = ["run", "model", "seeds", "settings", "created", *numbers, *texts, "programs"]
     blends = _Blends(resolve("submissions"), {folder.name for folder in folders})
     listed: list[_Run | _Blends] = [*runs, blends]
     rows = [row for source in listed for row in source.rows()]
     table = pd.DataFrame([row | _standing(row) for row in rows], columns=columns)
-    table = table.astype(dict.fromkeys(numbers, float)).astype({"place": object, "medal": object})
+    table = table.astype(dict.fromkeys(numbers, float) | dict.fromkeys(texts, object))
     table = _sort(table, settings.sort)
     if settings.csv:
         with atomic_path(resolve(settings.csv)) as temporary:
@@ -235,6 +239,12 @@ def leaderboard(settings: LeaderboardSettings) -> Leaderboard:
     for source in listed:
         left_out += source.left_out
     return Leaderboard(table, left_out, settings)
+
+
+def _of_record(record: dict) -> dict[str, Any]:
+    """Return Kaggle's scores and the warnings of a submission's record; None for what it lacks."""
+    scores = {name: record.get("kaggle", {}).get(name) for name in _KAGGLE}
+    return {**scores, "warnings": "; ".join(record.get("warnings", [])) or None}
 
 
 def _standing(row: dict) -> dict[str, str]:
@@ -326,7 +336,7 @@ class _Blends:
         row |= {"created": record["created"], TEST: record.get("test_mean")}
         row |= {f"{TEST} {name}": score for name, score in record.get("test", {}).items()}
         row["programs"] = {f"{TEST} {name}": names for name, names in record.get("programs", {}).items()}
-        return row | {name: record.get("kaggle", {}).get(name) for name in _KAGGLE}
+        return row | _of_record(record)
 
 
 class _Run:
@@ -417,7 +427,7 @@ class _Run:
         ensemble = any(manifest["settings"].get("model") == "ensemble" for manifest in made)
         csv = resolve(f"submissions/{self.folder.name}.csv")
         known = ensemble and csv.with_suffix(".json").is_file() and self._try(read_submission_record, csv)
-        return row | {name: known.get("kaggle", {}).get(name) for name in _KAGGLE if known}
+        return row | (_of_record(known) if known else {})
 
     def _changed(self) -> list[str]:
         """Return the preset and the settings that the command changed."""

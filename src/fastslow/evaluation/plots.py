@@ -126,7 +126,7 @@ def _draw_score(
         axes.plot(*ring[:2], "o", markersize=9, markerfacecolor="none", color="black")
         told = f"{ring[1]:.3f}, {ring[2]}"
     axes.set_title(f"{name.removeprefix('layout:')}: {told}" + (" (ring)" if ring else ""), fontsize=10)
-    words = {"rule": ("trivial rule", RULE), "ceiling": ("ceiling by the noise of labels", CEILING)}
+    words = {"rule": ("best single feature", RULE), "ceiling": ("ceiling by the noise of labels", CEILING)}
     for kind, score in (references or {}).items():
         text, colour = words[kind]
         axes.axhline(score, color=colour, linestyle="--", linewidth=1.3)
@@ -163,7 +163,7 @@ def _learned(title: str, scores: Mapping[str, float], references: Mapping[str, M
     if len(rules) < len(scores):
         return said
     ahead = mean - float(np.mean(rules))
-    return f"{said}\n{abs(ahead):.3f} {'ahead of' if ahead >= 0 else 'behind'} the trivial rule"
+    return f"{said}\n{abs(ahead):.3f} {'ahead of' if ahead >= 0 else 'behind'} the best single feature"
 
 
 @in_style

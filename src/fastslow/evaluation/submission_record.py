@@ -122,6 +122,7 @@ class _Submission(Record):
     table: Annotated[list[_Row], Len(1), AfterValidator(_has_a_model)] = []
     distances: list[_Distance] = []
     doubtful: dict[str, str] = {}
+    warnings: list[str] = []  # of the command that made it
     upload: SubmissionResult | None = None
     attempt: SubmissionResult | None = None
     valid_mean: float = 0.0

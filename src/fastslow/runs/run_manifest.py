@@ -106,15 +106,25 @@ def identity_of(manifest: Mapping) -> str:
     return digest([manifest["fingerprint"], *values])
 
 
-def find_members(ensemble: Path, manifest: dict) -> dict[str, Path]:
+def find_members(ensemble: Path, manifest: dict, model: str = "") -> dict[str, Path]:
     """Return the run folder of each member of an ensemble by name; nothing for a single model.
 
+    Args:
+        ensemble: Its folder.
+        manifest: Its manifest.
+        model: Model of the members to look for, such as ``gnn``; all if empty.
+
     Raises:
-        DataError: A member is missing, or was trained again since.
+        DataError: A member is missing, was trained again since, or is a rule in place of a model.
     """
     folders = {}
-    for name, member in manifest.get("members", {}).items():
+    rules = {rule["folder"] for rule in manifest.get("baselines", {}).values()}
+    members = manifest.get("members", {}).items()
+    for name, member in [(name, of) for name, of in members if model in ("", of["model"])]:
         recorded = member["folder"]
+        if recorded in rules:
+            problem = "a rule filled this collection, and it ranks no new program"
+            raise DataError(ensemble, problem, "Name a run that trained a model of it, or RUN=package")
         known = manifest["inputs"].get(name)
         for folder in (ensemble.parent / Path(recorded).name, resolve(recorded)):
             if name not in folders and (folder / MANIFEST).is_file():

@@ -14,6 +14,7 @@ import pandas as pd
 from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import atomic_path, digest, file_digest
+from fastslow.core.settings import PROJECT
 from fastslow.core.shown import Number, Section, make_document, make_page, picture, sentences
 from fastslow.core.tables import percent, table_html
 from fastslow.ensemble.baselines import BASELINES
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from nbconvert import HTMLExporter
 
 _ENDS = re.compile(r" \[.*\]")  # lowest and highest program, which the record has
+_RELATIVE = re.compile(r'(<(?:a|img) [^>]*?(?:href|src)=")(?![a-z]+:|[#/])([^"]+)')  # links, no addresses
 _KINDS = {"training": "networks", "ranker": "trees", "ensemble": "ensembles"}  # by the first word of a step
 _NOTEBOOK_STYLE = """\
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem;
@@ -221,7 +223,7 @@ def _minutes(seconds: float) -> str:
 
 
 def _warnings(record: Mapping, steps: Mapping[str, Path]) -> Section:
-    lines = []
+    lines = [*record.get("warnings", [])]
     for name, folder in steps.items():
         if (folder / MANIFEST).is_file():
             lines += [f"{name}: {warning}" for warning in read_manifest(folder).get("warnings", [])]
@@ -255,9 +257,16 @@ def _render(notebook: Path, title: str) -> Path:
     if _is_current(page, made_from):
         return page
     body, _ = _exporter().from_filename(str(notebook))
+    body = _links_of(body, page.parent)
     with atomic_path(page) as temporary:
         temporary.write_text(make_document(title, _NOTEBOOK_STYLE, body) + made_from)
     return page
+
+
+def _links_of(body: str, folder: Path) -> str:
+    """Return the HTML of a notebook whose relative links lead from another folder to the same files."""
+    home = quote(os.path.relpath(PROJECT / "notebooks", folder))
+    return _RELATIVE.sub(lambda link: f"{link[1]}{os.path.normpath(f'{home}/{link[2]}')}", body)
 
 
 @cache

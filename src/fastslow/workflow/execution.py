@@ -26,7 +26,7 @@ from fastslow.core.files import atomic_path, only_warned
 from fastslow.core.progress import progress, ticking
 from fastslow.core.settings import PROJECT, find_data, resolve
 from fastslow.evaluation.score_tables import format_distances, format_scores
-from fastslow.evaluation.submission_record import read_submission_record
+from fastslow.evaluation.submission_record import read_submission_record, update_record
 from fastslow.evaluation.training_files import METRICS, NOTEBOOK
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings
@@ -172,14 +172,17 @@ def _run_stage(steps: list[Step], pool: StepPool, bar) -> None:
 
 
 def _newest(step: Step) -> str:
-    """Return the name of a running step, with the last epoch and valid score that it wrote, if any."""
+    """Return the name of a running step, with the last epoch, of how many, and valid score that it wrote."""
     metrics = resolve(step.settings.folder) / METRICS
     lines = metrics.read_text().splitlines() if metrics.is_file() else []
     last = json.loads(lines[-1]) if lines else {}
     if "epoch" not in last:
         return step.name
     collections = [collection.slug for collection in COLLECTIONS if collection.slug in last]
-    return f"{step.name} (epoch {last['epoch']}, {_scored(last['valid'], collections)})"
+    of = f"{len(collections)} layouts" if len(collections) > 1 else collections[0]
+    on = "" if of in step.name else f" on {of}"  # 80 characters have no room for it twice
+    epoch = f"epoch {last['epoch']} of {step.settings.epochs}"
+    return f"{step.name} ({epoch}, valid {last['valid']:.3f}{on})"
 
 
 def _score_of(step: Step) -> str:
@@ -197,14 +200,20 @@ def _scored(score: float, collections: list[str]) -> str:
     return f"valid {score:.3f}, {of}"
 
 
-def report(plan: Plan) -> None:
+def report(plan: Plan, warnings: list[str]) -> None:
     """Print the table of scores of a finished run, read the submission back and print its path.
+
+    Args:
+        plan: The plan that was run.
+        warnings: What the command warned of, which the submission's record keeps.
 
     Raises:
         DataError: The CSV is missing, or a row is missing, unknown or no ranking.
     """
     csv = resolve(plan.csv)
     record = read_submission_record(csv, "table", "distances", "valid_mean", "test_mean")
+    if record.get("warnings", []) != warnings:
+        update_record(csv, warnings=warnings)
     print(format_scores(pd.DataFrame(record["table"])))
     if record["distances"]:  # to train programs, which given models need none of
         print(f"\n{format_distances(record['distances'])}")

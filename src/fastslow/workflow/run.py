@@ -82,17 +82,14 @@ def run(settings: RunSettings) -> None:
     begin(settings, resumed)  # the record is there whatever ends this process
 
     from fastslow.evaluation.leaderboard import model_means
-    from fastslow.kaggle.provenance import LAUNCH_RELEASE, warn_of_release
     from fastslow.workflow import execution
 
     for folder in ("features", "runs", "submissions"):
         remove_abandoned(resolve(folder))
     last = steps[-1].stage
-    doubt = warn_of_release(find_data(plan.data_root)) if plan.data != "sample" else ""
-    if doubt and (plan.data == "kaggle" or LAUNCH_RELEASE in doubt):
-        print(f"warning: {doubt}", file=sys.stderr)  # before hours of training
-    if filled := ", ".join(collection.name for collection in plan.filled):
-        print(f"warning: {filled}: no model predicts it; ridge regression fills its rows", file=sys.stderr)
+    doubt = _doubt_of_release(plan)
+    for warning in _warnings(plan, doubt):
+        print(f"warning: {warning}", file=sys.stderr)  # before hours of training
     execution.print_skipped(steps)
     if hours and chosen is None and target != "features":
         with _counting(lambda: record(None, time.monotonic() - began + used)):
@@ -102,11 +99,26 @@ def run(settings: RunSettings) -> None:
         steps = plan.steps(target)
     execution.run_steps(steps, plan.jobs, settings.cluster)
     if last == "submission":
-        execution.report(plan)
+        execution.report(plan, _warnings(plan, doubt))
     elif last != "features":
         print(*model_means(resolve(f"runs/{plan.name}")), sep="\n")
     if settings.target == "submit":
         _submit(plan, settings.unproven_order)
+
+
+def _doubt_of_release(plan: Plan) -> str:
+    """Return why to doubt the row order of the data; empty for the sample and for a user's own data."""
+    from fastslow.kaggle.provenance import LAUNCH_RELEASE, warn_of_release
+
+    doubt = warn_of_release(find_data(plan.data_root)) if plan.data != "sample" else ""
+    return doubt if plan.data == "kaggle" or LAUNCH_RELEASE in doubt else ""
+
+
+def _warnings(plan: Plan, doubt: str) -> list[str]:
+    """Return what the command warns of and its submission records: a doubt of the data, and filled rows."""
+    filled = ", ".join(collection.name for collection in plan.filled)
+    said = f"{filled}: no model predicts it; ridge regression fills its rows" if filled else ""
+    return [*filter(None, (doubt, said))]
 
 
 def run_on_kaggle(settings: RunSettings) -> None:

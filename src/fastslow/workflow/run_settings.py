@@ -69,7 +69,7 @@ class RunSettings(Settings):
     A submission needs every collection, see ``fill``."""
     fill: bool = False
     """Submit although some collections have no model: ridge regression on their configurations' features
-    fills their rows. A warning names them."""
+    fills their rows. A warning names them, also on the page of the submission and on the leaderboard."""
     predict_with: str = ""
     """Trained models that predict, so that nothing is trained: ``package`` for the models in the package, or
     a folder of runs (``runs/sample``), also of other data. Features are built as these models read them, of

@@ -194,18 +194,21 @@ class Plan:
             return None
         return _trained_run(self.predict_with, c)
 
-    def _start(self, c: Collection, seed: int) -> str:
-        """Return the run folder of the network that a seed starts from, which learned with that seed."""
-        ensemble = _trained_run(self.init, c)
-        manifest = read_run_manifest(ensemble)
-        networks = [
-            str(folder)
-            for name, folder in find_members(ensemble, manifest).items()
-            if manifest["members"][name]["model"] == "gnn"
-        ]
+    def _start(self, group: list[Collection], seed: int) -> str:
+        """Return the run folder of the network that a seed starts from, which learned with that seed.
+
+        The first collection of the group that has networks gives it: a rule may have filled others.
+        """
+        networks: list[Path] = []
+        for c in group:
+            ensemble = _trained_run(self.init, c)
+            manifest = read_run_manifest(ensemble)
+            networks = [*find_members(ensemble, manifest, "gnn").values()]
+            if networks or "members" not in manifest:  # a single model has none for other collections
+                break
         if not networks:
-            raise SettingsError("init", f"{ensemble} has no network among its members; name another run")
-        return networks[seed % len(networks)]
+            raise SettingsError("init", f"{self.init} has no network among its members; name another run")
+        return str(networks[seed % len(networks)])
 
     def _feature_step(self, c: Collection) -> Step:
         trained = self.trained(c)
@@ -248,7 +251,7 @@ class Plan:
                     folder = f"runs/{self.name}/training-{name}-s{seed}"
                     fixed = {"kind": kind, "features": features, "folder": folder, "runs": runs}
                     if self.init:
-                        fixed["init"] = self._start(group[0], seed)
+                        fixed["init"] = self._start(group, seed)
                     if self.logger:
                         fixed["logger"] = self.logger
                 else:
