@@ -29,7 +29,7 @@ from fastslow.steps.features import FeatureSettings, recipe_settings
 from fastslow.steps.network_settings import TrainSettings, differences
 from fastslow.workflow.outlook import look, print_outlook, print_wrapped
 from fastslow.workflow.presets import MODELS, PACKAGED, RULES
-from fastslow.workflow.run_settings import RunSettings, add_chosen, begin, make_plan, resume
+from fastslow.workflow.run_settings import RunSettings, add_chosen, begin, begun_with, make_plan, resume
 from fastslow.workflow.steps import DATA_ROOTS, Plan, Step, parse_overrides
 
 ON_KAGGLE = "on-kaggle"  # name of a run there
@@ -55,8 +55,10 @@ def run(settings: RunSettings) -> None:
     began = time.monotonic()
     target = "submission" if settings.target == "submit" else settings.target
     resumed = resume(settings)
-    plan, recorded, chosen, used, refused = resumed
+    plan, recorded, chosen, used, refused, changed = resumed
     steps = plan.steps(target)
+    planned = f"{counted(len(steps), 'step')} to {target}"
+    what = f"runs/{plan.name}: data {plan.data_root}, preset {plan.preset}, {planned}"
     hours = recorded.get("hours")
     if hours and (settings.plan or chosen is not None):
         for sentence in _say_hours(hours, chosen, plan):
@@ -70,15 +72,17 @@ def run(settings: RunSettings) -> None:
             raise SettingsError("data", problem)
         if not refused and _has_data(plan):
             refused = _refusal(settings, plan, steps)
+        print_wrapped(what)
+        if changed and not resumed.refused:
+            print_wrapped(changed)
         print_outlook(steps, "" if plan.predict_with else plan.preset, refused)
         return
     if refused:
         raise SettingsError(refused)
     _check_run(settings, plan, steps)
     record = partial(record_run, resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded)
-    planned = f"{counted(len(steps), 'step')} to {target}"
-    what = f"runs/{plan.name}: data {plan.data_root}, preset {plan.preset}, {planned}"
-    print(what, file=sys.stderr, flush=True)  # papermill and the first step take seconds
+    said = "\n".join(filter(None, [what, changed]))
+    print(said, file=sys.stderr, flush=True)  # papermill and the first step take seconds
     begin(settings, resumed)  # the record is there whatever ends this process
 
     from fastslow.evaluation.leaderboard import model_means
@@ -98,7 +102,7 @@ def run(settings: RunSettings) -> None:
         with _counting(lambda: record(None, time.monotonic() - began + used)):
             chosen = _fit_hours(plan, target, 3600 * hours, began - used)
         record(chosen)
-        plan = make_plan(add_chosen(settings, chosen))
+        plan = make_plan(add_chosen(begun_with(settings, recorded), chosen))
         steps = plan.steps(target)
     execution.run_steps(steps, plan.jobs, settings.cluster)
     if last == "submission":
