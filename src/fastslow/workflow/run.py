@@ -23,6 +23,7 @@ from fastslow.core.settings import find_data, resolve
 from fastslow.evaluation.blend import BlendSettings, blend_submissions, write_blend
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.scores import solution_of
+from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.features.nodes.protobuf import require_protobufs
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings, recipe_settings
@@ -378,15 +379,31 @@ def _start_of_few_epochs(plan: Plan) -> tuple[dict[str, str], str]:
 
 def _submit(plan: Plan, unproven_order: bool) -> None:
     from fastslow.kaggle.credentials import credentials
+    from fastslow.kaggle.provenance import check_release
     from fastslow.kaggle.upload import upload
 
     if plan.data != "kaggle":
         print(f"not uploaded: {plan.data_root} is not the Kaggle competition (`make submit DATA=kaggle` is)")
-    elif credentials() is None:
-        print(
-            "not uploaded: no Kaggle credentials. Make a token at kaggle.com > Settings > API, then\n"
-            "  export KAGGLE_API_TOKEN=...   (or put kaggle.json into ~/.kaggle/)\n"
-            "and type `make submit DATA=kaggle` again: nothing is computed twice."
-        )
-    else:
-        upload(resolve(plan.csv), find_data(plan.data_root), unproven_order)
+        return
+    csv, root = resolve(plan.csv), find_data(plan.data_root)
+    if credentials():
+        upload(csv, root, unproven_order)
+        return
+    try:
+        check_release(csv, read_submission_record(csv), root, unproven_order)
+    except FastslowError as error:
+        print(f"not uploaded: {error}")  # a token would not help
+        return
+    print(
+        "not uploaded: no Kaggle credentials. Make a token at kaggle.com > Settings > API, then\n"
+        "  export KAGGLE_API_TOKEN=...   (or put kaggle.json into ~/.kaggle/)\n"
+        f"and type `{_same_command(plan, unproven_order)}` again: nothing is computed twice."
+    )
+
+
+def _same_command(plan: Plan, unproven_order: bool) -> str:
+    """Return the shortest command that finds this run up to date, and uploads it."""
+    usual = resume(RunSettings(data=plan.data))
+    is_usual = usual.plan.name == plan.name and not usual.refused
+    run_typed = f"DATA={plan.data}" if is_usual else f"NAME={shlex.quote(plan.name)}"
+    return f"make submit {run_typed}{' SET=unproven_order=True' * unproven_order}"
