@@ -256,13 +256,16 @@ def test_a_device_that_is_not_there_is_found_before_the_features(home, capsys):
         ("features.layout.skip_valid=*", "features.layout.skip_valid: .* leaves no valid program"),
         ("hours=2 cluster=tcp://x:1", "hours: are planned for this machine"),
         ("data=/nope", "data: '/nope' is neither sample nor kaggle nor a folder"),
+        ("data=kagle", "data: 'kagle' is neither .*did you mean 'kaggle'"),
         ("data=", "data: '' is not sample, kaggle or a folder"),
     ],
 )
-def test_a_plan_refuses_what_the_run_would_refuse(arguments, said, tmp_path, monkeypatch, capsys):
+def test_a_plan_and_the_run_refuse_the_same(arguments, said, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
-    assert cli.main(["submit", "--plan", "name=x", *arguments.split()]) == 1
-    assert re.search(said, capsys.readouterr().err)
+    for plan in (["--plan"], []):
+        assert cli.main(["submit", *plan, "name=x", *arguments.split()]) == 1
+        assert re.search(said, capsys.readouterr().err)
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_run_of_the_competition_is_planned_before_its_data_are_there(tmp_path, monkeypatch, capsys):

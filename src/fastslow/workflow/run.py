@@ -31,7 +31,7 @@ from fastslow.steps.network_settings import TrainSettings, differences
 from fastslow.workflow.outlook import look, print_outlook, print_wrapped
 from fastslow.workflow.presets import MODELS, PACKAGED, RULES
 from fastslow.workflow.run_settings import RunSettings, add_chosen, begin, begun_with, make_plan, resume
-from fastslow.workflow.steps import DATA_ROOTS, Plan, Step, parse_overrides
+from fastslow.workflow.steps import Plan, Step, check_data, parse_overrides
 
 ON_KAGGLE = "on-kaggle"  # name of a run there
 SESSION_HOURS = 9.0  # that a session of Kaggle with GPUs certainly has
@@ -64,13 +64,11 @@ def run(settings: RunSettings) -> None:
     if hours and (settings.plan or chosen is not None):
         for sentence in _say_hours(hours, chosen, plan):
             print_wrapped(sentence)
+    check_data(plan.data)
     _check_patterns(plan, steps)
     if hours and settings.cluster:
         raise SettingsError("hours", "are planned for this machine; give seeds and epochs for a cluster")
     if settings.plan:
-        if plan.data not in DATA_ROOTS and not find_data(plan.data_root).is_dir():
-            problem = f"{plan.data!r} is neither sample nor kaggle nor a folder; name one that holds npz_all/"
-            raise SettingsError("data", problem)
         if not refused and _has_data(plan):
             refused = _refusal(settings, plan, steps)
         print_wrapped(what)

@@ -9,7 +9,7 @@ from typing import Any
 from fastslow.competition.catalog import COLLECTIONS, Collection
 from fastslow.core.errors import SettingsError
 from fastslow.core.setting_fields import nearest
-from fastslow.core.settings import PROJECT, parse_value, resolve
+from fastslow.core.settings import PROJECT, find_data, parse_value, resolve
 from fastslow.runs.packaged import packaged_models
 from fastslow.runs.run_manifest import find_members, find_run, read_run_manifest
 from fastslow.steps.ensemble import EnsembleSettings
@@ -351,6 +351,17 @@ def chosen_collections(names: list[str]) -> list[Collection]:
         listed = ", ".join(collection.name for collection in COLLECTIONS)
         raise SettingsError("collections", f"{unknown[0]!r} is none of {listed}{nearest(unknown[0], known)}")
     return [known[name] for name in names]
+
+
+def check_data(data: str) -> None:
+    """Refuse data of a wrong name. The files of the competition may not be there yet.
+
+    Raises:
+        SettingsError: They are neither ``sample`` nor ``kaggle`` nor a folder.
+    """
+    if data not in DATA_ROOTS and not find_data(data).is_dir():
+        problem = f"{data!r} is neither sample nor kaggle nor a folder; name one that holds npz_all/"
+        raise SettingsError("data", f"{problem}{nearest(data, DATA_ROOTS)}")
 
 
 def parse_overrides(texts: list[str]) -> dict[str, dict]:
