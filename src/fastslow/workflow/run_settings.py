@@ -126,7 +126,8 @@ class RunSettings(Settings):
             trains_nothing = "with models=rules, which trains nothing", "choose models to train"
             unread |= dict.fromkeys(_MEMBERS, trains_nothing)
         elif self.folds:
-            unread |= dict.fromkeys(("seeds", "hours"), ("with folds: a member for each", "do without folds"))
+            unread["seeds"] = ("with folds: a member for each", "do without folds")
+            unread["hours"] = ("with folds, all of which are trained in full", "do without folds")
         return unread
 
     @classmethod
