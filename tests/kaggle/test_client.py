@@ -241,8 +241,8 @@ def test_a_download_without_a_way_to_kaggle_ends_at_once(here, tmp_path, monkeyp
 
 
 def test_without_a_file_or_credentials_nothing_is_asked(stub, csv, monkeypatch):
-    with pytest.raises(DataError, match="make submission"):
-        client.submit(csv.with_name("none.csv"), "m")
+    with pytest.raises(DataError, match="make submission NAME='my run'`"):
+        client.submit(csv.with_name("my run.csv"), "m")
     monkeypatch.delenv("KAGGLE_KEY")
     with pytest.raises(KaggleError, match="no Kaggle credentials found.*export KAGGLE_API_TOKEN=<token>"):
         client.submit(csv, "m")

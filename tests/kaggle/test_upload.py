@@ -11,11 +11,14 @@ from fastslow import cli
 from fastslow.competition import row_order
 from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import DataError
+from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.kaggle import api_process, client
 from fastslow.kaggle import upload as upload_module
 from fastslow.kaggle.provenance import GOOGLE, KAGGLE, PROVENANCE, read_row_orders, record_provenance
 from fastslow.kaggle.upload import upload
+from fastslow.workflow import run
+from fastslow.workflow.run_settings import RunSettings, resume
 from helpers.kaggle_stub import KaggleStub, call_here, clean_environment
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -128,7 +131,7 @@ def test_without_credentials_it_says_what_to_type(csv, capsys):
     assert cli.main([*COMMAND, "data=kaggle"]) == 0
     said = capsys.readouterr().out
     assert "not uploaded: no Kaggle credentials" in said
-    assert "export KAGGLE_API_TOKEN=" in said and "make submit DATA=kaggle" in said
+    assert "export KAGGLE_API_TOKEN=" in said and "type `make submit NAME=smoke` again: nothing" in said
     assert "| tile:xla" in said, "the table comes first"
 
 
@@ -164,6 +167,26 @@ def test_data_of_the_launch_release_are_not_uploaded(stub, csv, capsys, monkeypa
     said = capsys.readouterr().err
     assert "launch release (August 2023)" in said and "run `make data` with Kaggle credentials" in said
     assert not stub.uploads
+    monkeypatch.delenv("KAGGLE_KEY")
+    assert cli.main([*COMMAND, "data=kaggle", "unproven_order=True"]) == 0
+    said = capsys.readouterr().out
+    assert "not uploaded: " in said and "run `make data` with" in said and "token" not in said
+
+
+def test_the_command_to_type_once_there_is_a_token_repeats_the_run(tmp_path, monkeypatch):
+    """Another one would train another run for a day, or be refused."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    for typed, said in (
+        ([], "DATA=kaggle"),
+        (["name=kaggle", "hours=2"], "NAME=kaggle"),
+        (["name=my run"], "NAME='my run'"),
+        (["preset=harvard"], "NAME=kaggle-harvard"),
+        (["predict_with=package"], "NAME=kaggle-package"),
+    ):
+        plan, recorded, *_ = resume(RunSettings.from_texts(["data=kaggle", "overwrite=True", *typed]))
+        record_run(tmp_path / "runs" / plan.name, plan.data_root, plan.preset, recorded, None)
+        assert run._same_command(plan, False) == f"make submit {said}"
+        assert run._same_command(plan, True) == f"make submit {said} SET=unproven_order=True"
 
 
 def test_data_whose_order_is_unproven_are_uploaded_only_where_that_is_said(stub, csv, capsys):

@@ -85,8 +85,13 @@ def test_what_cannot_be_measured_is_refused(root, capsys, change, said):
     assert re.search(said, capsys.readouterr().err)
     with pytest.raises(SettingsError, match="collections: .* is not a name or more"):
         data_quality.QualitySettings(collections=[])
-    assert cli.main(["data-quality", "data=nowhere"]) == 1
-    assert "no npz files" in capsys.readouterr().err
+    (root.parent / "empty").mkdir()
+    for folder, said in (
+        ("nowhere", "data: 'nowhere' is neither sample nor"),
+        (root.parent / "empty", "no npz"),
+    ):
+        assert cli.main(["data-quality", f"data={folder}"]) == 1
+        assert said in capsys.readouterr().err
 
 
 def test_another_table_is_not_overwritten(root, tmp_path, capsys):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import nbformat
 import numpy as np
@@ -264,13 +265,16 @@ def test_a_device_that_is_not_there_is_found_before_the_features(home, capsys):
         ("features.layout.skip_valid=*", "features.layout.skip_valid: .* leaves no valid program"),
         ("hours=2 cluster=tcp://x:1", "hours: are planned for this machine"),
         ("data=/nope", "data: '/nope' is neither sample nor kaggle nor a folder"),
+        ("data=kagle", "data: 'kagle' is neither .*did you mean 'kaggle'"),
         ("data=", "data: '' is not sample, kaggle or a folder"),
     ],
 )
-def test_a_plan_refuses_what_the_run_would_refuse(arguments, said, tmp_path, monkeypatch, capsys):
+def test_a_plan_and_the_run_refuse_the_same(arguments, said, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
-    assert cli.main(["submit", "--plan", "name=x", *arguments.split()]) == 1
-    assert re.search(said, capsys.readouterr().err)
+    for plan in (["--plan"], []):
+        assert cli.main(["submit", *plan, "name=x", *arguments.split()]) == 1
+        assert re.search(said, capsys.readouterr().err)
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_run_of_the_competition_is_planned_before_its_data_are_there(tmp_path, monkeypatch, capsys):
@@ -352,7 +356,7 @@ def test_names_and_presets_follow_from_the_data(arguments, name, preset, root):
 
 def begun(*arguments):
     """The plan of a run and why it is refused, once its command is recorded where it is not."""
-    plan, recorded, chosen, _, refused = workflow.resume(workflow.RunSettings.from_texts(arguments))
+    plan, recorded, chosen, _, refused, _ = workflow.resume(workflow.RunSettings.from_texts(arguments))
     if not refused:
         record_run(resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded, chosen)
     return plan, refused
@@ -380,9 +384,44 @@ def test_a_named_run_resumes_with_the_settings_that_it_was_begun_with(tmp_path, 
         _, refused = begun("name=mine", other)
         assert re.match(rf"name: runs/mine was begun {said}.*\. Give a", refused)
     plan, refused = begun("name=mine", "gnn.layout.epochs=8", "overwrite=True")
-    assert not refused and plan.overrides == {"gnn.layout": {"epochs": 8}} and plan.seeds == 0
+    assert not refused and plan.overrides == {"gnn.layout": {"epochs": 8}}
+    assert (plan.data_root, plan.preset, plan.seeds) == ("/far/away", "kaggle", 2)
+    assert begun("name=mine") == (plan, ""), "the settings that were given stay with the run, too"
+    for overwrite in ((), ("overwrite=True",)):
+        _, refused = begun("name=mine", "models=ranker", *overwrite)
+        said = r"now models='ranker'\. Give another NAME .*, or change what does not fit .*\(gnn\.layout: "
+        assert re.search(said, refused) and "or overwrite" not in refused
     (tmp_path / "runs" / "mine" / "run.json").write_text("{")
     assert begun("name=mine", "seeds=1")[1] == "", "a broken record is written anew"
+
+
+def test_a_plan_names_data_and_preset_and_each_setting_that_is_changed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "1000")
+    far = str(tmp_path / "far")
+    (tmp_path / "far").mkdir()
+    begun("name=mine", f"data={far}", "preset=smoke")
+    begun("seeds=2", "models=ranker", "ranker.num_leaves=8", "ranker.tile.num_iterations=9", "fill=True")
+    names = ("seeds", "models", "fill", "ranker.num_leaves", "ranker.tile.num_iterations")
+    for typed, where, said in (
+        ("name=mine seeds=2", f"mine: data {far}, preset smoke,", ["seeds=0, now seeds=2"]),
+        ("", "sample: data data/sample, preset sample,", [f"with {name}=" for name in names]),
+    ):
+        for overwrite in ([], ["overwrite=True"]):
+            assert cli.main(["train", "--plan", *typed.split(), *overwrite]) == 0
+            printed = capsys.readouterr().out
+            assert f"runs/{where}" in printed and all(words in printed for words in said)
+            assert ("end with an error" in printed) == (not overwrite)
+
+
+def test_an_interrupted_budget_goes_on_with_the_settings_of_its_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    made = []
+    monkeypatch.setattr(execution, "run_steps", lambda steps, *_: made.append([s.settings for s in steps]))
+    monkeypatch.setattr(workflow, "_fit_hours", Mock(side_effect=[KeyboardInterrupt, {}]))
+    begin = ["train", "preset=smoke", "collections=tile:xla", "name=mine", "hours=2"]
+    assert [cli.main(begin), cli.main(["train", "name=mine"])] == [cli.INTERRUPTED, 0]
+    assert made == [[s.settings for s in plan_of(*begin[1:]).steps("train")]]
 
 
 @cases(

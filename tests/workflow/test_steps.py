@@ -10,6 +10,7 @@ from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.workflow.presets import BASE, PRESETS, SECTIONS, preset_settings
 from fastslow.workflow.published_presets import PUBLISHED
+from fastslow.workflow.run_settings import RunSettings, make_plan
 from fastslow.workflow.steps import MODELS, STAGES, Plan, parse_overrides
 from helpers.cases import cases
 
@@ -173,6 +174,32 @@ def test_a_setting_of_a_collection_that_is_not_chosen_is_refused():
     ):
         with pytest.raises(SettingsError, match=said):
             Plan("sample", "r", preset, 1, parse_overrides(texts), 1, only=("layout:xla:random",)).steps()
+
+
+@cases(
+    "settings, said",
+    [
+        (
+            "models=rules gnn.layout.epochs=2",
+            "gnn.layout: this choice .*trains nothing .see models",
+        ),
+        (
+            "collections=xla:random gnn.tile.epochs=2",
+            "gnn.tile: .*layout:xla:random .see collections",
+        ),
+        (
+            "collections=xla:random features.tile.hops=2",
+            "features.tile: .* layout:xla:random .see collections",
+        ),
+        ("models=ranker collections=tile:xla gnn.epochs=2", "gnn: .* it trains ranker of tile .see models"),
+        ("predict_with=runs/sample hours=1", "hours: .* which trains nothing; leave it out, or do without"),
+        ("folds=5 hours=1", "hours: .* with folds, all of which are trained in full; leave it out, or do"),
+        ("folds=5 seeds=2", "seeds: .* with folds: a member for each; leave it at 0, or do"),
+    ],
+)
+def test_a_refusal_tells_what_decides_and_a_remedy_that_is_taken(settings, said):
+    with pytest.raises(SettingsError, match=f"^{said}"):
+        make_plan(RunSettings.from_texts(settings.split())).steps()
 
 
 @cases(

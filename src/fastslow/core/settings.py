@@ -251,10 +251,11 @@ class Settings(BaseModel):
         """
         for name, (why, remedy) in unread.items():
             value = getattr(self, name)
-            default = type(self).model_fields[name].get_default()
+            field = type(self).model_fields[name]
+            default = field.get_default()
             if value != default:
-                problem = f"{value!r} has no effect {why}; leave it at {default!r}, or {remedy}"
-                raise SettingsError(name, problem)
+                leave = f"leave it at {default!r}" if is_allowed(field) else "leave it out"
+                raise SettingsError(name, f"{value!r} has no effect {why}; {leave}, or {remedy}")
 
     def check(self) -> None:
         """Raise :class:`SettingsError` where fields do not fit together."""

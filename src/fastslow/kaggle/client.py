@@ -4,6 +4,7 @@ Tested with the unmodified package against a loopback stub of Kaggle's API (``te
 How the real service words a refusal is known from public reports only, so its own words are always shown.
 """
 
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -90,7 +91,8 @@ def submit(
     """
     csv = Path(csv)
     if not is_there(csv, MAX_TEXT_BYTES) or not csv.stat().st_size:
-        raise DataError(csv, "no such file, or an empty one", "Run `make submission` first")
+        remedy = f"Run `make submission NAME={shlex.quote(csv.stem)}`, or `fastslow blend` if it is a blend"
+        raise DataError(csv, "no such file, or an empty one", remedy)
     earlier = sorted(row.ref for row in submissions())
     if _is_limit():
         raise CallError("limit", "Kaggle allows no more today")

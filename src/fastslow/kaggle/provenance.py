@@ -104,7 +104,7 @@ def check_release(csv: Path, record: Mapping, root: Path, unproven_order: bool) 
         SettingsError: The order is unproven, and nobody said that it is accepted.
     """
     if release_of(root, TEST) == "launch":
-        remedy = "Move the data away, run `make data` with Kaggle credentials, then `make submit DATA=kaggle`"
+        remedy = "Move the data away, run `make data` with Kaggle credentials, and make the submission again"
         raise DataError(root, LAUNCH_RELEASE, remedy)
     if record.get("row_order") != digest_of_orders(read_row_orders(root)):
         problem = f"was made from layout test files of another row order than those in {root}"

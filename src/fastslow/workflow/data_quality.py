@@ -28,7 +28,7 @@ from fastslow.core.settings import Names, Settings, find_data, resolve
 from fastslow.core.shown import Shown
 from fastslow.core.source import source_digest
 from fastslow.core.tables import table_text
-from fastslow.workflow.steps import DATA_ROOTS, chosen_collections
+from fastslow.workflow.steps import DATA_ROOTS, check_data, chosen_collections
 
 _ENTRY = "fastslow.competition.data_quality:measure_quality"
 _SAVED_EVERY = 50  # files
@@ -86,6 +86,7 @@ def report_quality(settings: QualitySettings) -> pd.DataFrame:
     """Print a summary of :func:`measure_labels`, and return its table.
 
     Raises:
+        SettingsError: There is no such folder of data.
         DataError: A file is missing or broken, or the CSV is another one.
     """
     table = measure_labels(settings)
@@ -103,8 +104,10 @@ def measure_labels(settings: QualitySettings) -> pd.DataFrame:
         the fields of :class:`fastslow.competition.data_quality.Quality`, and ``doubts`` in words.
 
     Raises:
+        SettingsError: There is no such folder of data.
         DataError: A file is missing or broken, or the CSV is another one.
     """
+    check_data(settings.data)
     collections = chosen_collections(settings.collections)
     chosen = [(collection, split) for collection in collections for split in settings.splits]
     there = [(c, split) for c, split in chosen if c.folder(settings.root, split).is_dir()] or chosen

@@ -23,14 +23,15 @@ from fastslow.core.settings import find_data, resolve
 from fastslow.evaluation.blend import BlendSettings, blend_submissions, write_blend
 from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.scores import solution_of
+from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.features.nodes.protobuf import require_protobufs
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings, recipe_settings
 from fastslow.steps.network_settings import TrainSettings, differences
 from fastslow.workflow.outlook import look, print_outlook, print_wrapped
 from fastslow.workflow.presets import MODELS, PACKAGED, RULES
-from fastslow.workflow.run_settings import RunSettings, add_chosen, begin, make_plan, resume
-from fastslow.workflow.steps import DATA_ROOTS, Plan, Step, parse_overrides
+from fastslow.workflow.run_settings import RunSettings, add_chosen, begin, begun_with, make_plan, resume
+from fastslow.workflow.steps import Plan, Step, check_data, parse_overrides
 
 ON_KAGGLE = "on-kaggle"  # name of a run there
 SESSION_HOURS = 9.0  # that a session of Kaggle with GPUs certainly has
@@ -55,30 +56,32 @@ def run(settings: RunSettings) -> None:
     began = time.monotonic()
     target = "submission" if settings.target == "submit" else settings.target
     resumed = resume(settings)
-    plan, recorded, chosen, used, refused = resumed
+    plan, recorded, chosen, used, refused, changed = resumed
     steps = plan.steps(target)
+    planned = f"{counted(len(steps), 'step')} to {target}"
+    what = f"runs/{plan.name}: data {plan.data_root}, preset {plan.preset}, {planned}"
     hours = recorded.get("hours")
     if hours and (settings.plan or chosen is not None):
         for sentence in _say_hours(hours, chosen, plan):
             print_wrapped(sentence)
+    check_data(plan.data)
     _check_patterns(plan, steps)
     if hours and settings.cluster:
         raise SettingsError("hours", "are planned for this machine; give seeds and epochs for a cluster")
     if settings.plan:
-        if plan.data not in DATA_ROOTS and not find_data(plan.data_root).is_dir():
-            problem = f"{plan.data!r} is neither sample nor kaggle nor a folder; name one that holds npz_all/"
-            raise SettingsError("data", problem)
         if not refused and _has_data(plan):
             refused = _refusal(settings, plan, steps)
+        print_wrapped(what)
+        if changed and not resumed.refused:
+            print_wrapped(changed)
         print_outlook(steps, "" if plan.predict_with else plan.preset, refused)
         return
     if refused:
         raise SettingsError(refused)
     _check_run(settings, plan, steps)
     record = partial(record_run, resolve(f"runs/{plan.name}"), plan.data_root, plan.preset, recorded)
-    planned = f"{counted(len(steps), 'step')} to {target}"
-    what = f"runs/{plan.name}: data {plan.data_root}, preset {plan.preset}, {planned}"
-    print(what, file=sys.stderr, flush=True)  # papermill and the first step take seconds
+    said = "\n".join(filter(None, [what, changed]))
+    print(said, file=sys.stderr, flush=True)  # papermill and the first step take seconds
     begin(settings, resumed)  # the record is there whatever ends this process
 
     from fastslow.evaluation.leaderboard import model_means
@@ -95,7 +98,7 @@ def run(settings: RunSettings) -> None:
         with _counting(lambda: record(None, time.monotonic() - began + used)):
             chosen = _fit_hours(plan, target, 3600 * hours, began - used)
         record(chosen)
-        plan = make_plan(add_chosen(settings, chosen))
+        plan = make_plan(add_chosen(begun_with(settings, recorded), chosen))
         steps = plan.steps(target)
     execution.run_steps(steps, plan.jobs, settings.cluster)
     if last == "submission":
@@ -386,15 +389,31 @@ def _start_of_few_epochs(plan: Plan) -> tuple[dict[str, str], str]:
 
 def _submit(plan: Plan, unproven_order: bool) -> None:
     from fastslow.kaggle.credentials import credentials
+    from fastslow.kaggle.provenance import check_release
     from fastslow.kaggle.upload import upload
 
     if plan.data != "kaggle":
         print(f"not uploaded: {plan.data_root} is not the Kaggle competition (`make submit DATA=kaggle` is)")
-    elif credentials() is None:
-        print(
-            "not uploaded: no Kaggle credentials. Make a token at kaggle.com > Settings > API, then\n"
-            "  export KAGGLE_API_TOKEN=...   (or put kaggle.json into ~/.kaggle/)\n"
-            "and type `make submit DATA=kaggle` again: nothing is computed twice."
-        )
-    else:
-        upload(resolve(plan.csv), find_data(plan.data_root), unproven_order)
+        return
+    csv, root = resolve(plan.csv), find_data(plan.data_root)
+    if credentials():
+        upload(csv, root, unproven_order)
+        return
+    try:
+        check_release(csv, read_submission_record(csv), root, unproven_order)
+    except FastslowError as error:
+        print(f"not uploaded: {error}")  # a token would not help
+        return
+    print(
+        "not uploaded: no Kaggle credentials. Make a token at kaggle.com > Settings > API, then\n"
+        "  export KAGGLE_API_TOKEN=...   (or put kaggle.json into ~/.kaggle/)\n"
+        f"and type `{_same_command(plan, unproven_order)}` again: nothing is computed twice."
+    )
+
+
+def _same_command(plan: Plan, unproven_order: bool) -> str:
+    """Return the shortest command that finds this run up to date, and uploads it."""
+    usual = resume(RunSettings(data=plan.data))
+    is_usual = usual.plan.name == plan.name and not usual.refused
+    run_typed = f"DATA={plan.data}" if is_usual else f"NAME={shlex.quote(plan.name)}"
+    return f"make submit {run_typed}{' SET=unproven_order=True' * unproven_order}"

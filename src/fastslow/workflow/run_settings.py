@@ -32,7 +32,6 @@ _RESERVED = {
     PLAY: "the run of notebooks that are run by hand",
 }
 """Names that no run may have, each with what it is."""
-_SHOWN = 3  # settings in the message that asks for a name
 
 
 class RunSettings(Settings):
@@ -93,7 +92,9 @@ class RunSettings(Settings):
     """Settings of steps, each ``SECTION.NAME=VALUE`` or ``SECTION.SCOPE.NAME=VALUE``, such as
     ``gnn.layout.epochs=20``; a scope is a kind, a source (``layout-xla``) or a collection."""
     overwrite: bool = False
-    """Go on with these settings where a run of this name was begun with others, instead of an error."""
+    """Go on with these settings where a run of this name was begun with others, instead of an error. Where
+    the run is named, settings that are not given stay those that it was begun with; else they return to their
+    defaults."""
     plan: bool = False
     """Print what would run and why, and run nothing."""
 
@@ -125,7 +126,8 @@ class RunSettings(Settings):
             trains_nothing = "with models=rules, which trains nothing", "choose models to train"
             unread |= dict.fromkeys(_MEMBERS, trains_nothing)
         elif self.folds:
-            unread |= dict.fromkeys(("seeds", "hours"), ("with folds: a member for each", "do without folds"))
+            unread["seeds"] = ("with folds: a member for each", "do without folds")
+            unread["hours"] = ("with folds, all of which are trained in full", "do without folds")
         return unread
 
     @classmethod
@@ -198,6 +200,7 @@ class Resumed(NamedTuple):
         used: Seconds of a budget of hours that were used before an interruption, where nothing is chosen yet.
         refused: Reason to refuse it; empty where no run of that name was begun with other settings. A
             default that is given is no other setting.
+        changed: In words, which settings it was begun with and now has others; empty where there are none.
     """
 
     plan: Plan
@@ -205,6 +208,7 @@ class Resumed(NamedTuple):
     chosen: dict[str, Any] | None
     used: float = 0.0
     refused: str = ""
+    changed: str = ""
 
 
 def add_chosen(settings: RunSettings, chosen: Mapping[str, Any]) -> RunSettings:
@@ -220,14 +224,22 @@ def add_chosen(settings: RunSettings, chosen: Mapping[str, Any]) -> RunSettings:
     return settings.replace(**whole, set=[*kept, *steps])
 
 
+def begun_with(settings: RunSettings, recorded: Mapping[str, Any]) -> RunSettings:
+    """Return the settings of a command with recorded settings in place of all that decide what it makes."""
+    typed = _recorded(settings, make_plan(settings))
+    whole, steps = _texts(recorded)
+    undecisive = [text for text in settings.set if _name(text) not in typed]  # such as features.workers
+    return settings.replace(**whole, set=[*undecisive, *steps])
+
+
 def resume(settings: RunSettings) -> Resumed:
     """Return the plan of a run that may have been begun before.
 
-    Where it is named, settings that are not given are those that it was begun with. A run of the preset
-    ``smoke`` without a name is always begun anew.
+    Where it is named, settings that are not given are those that it was begun with, with ``overwrite`` too.
+    A run of the preset ``smoke`` without a name is always begun anew.
 
     Raises:
-        SettingsError: A setting is wrong.
+        SettingsError: A setting is wrong, or does not fit those that the run was begun with.
     """
     plan = make_plan(settings)
     typed = _recorded(settings, plan)
@@ -235,21 +247,35 @@ def resume(settings: RunSettings) -> Resumed:
     with contextlib.suppress(DataError):  # broken: written anew
         record = read_run_record(resolve(f"runs/{plan.name}"))
     before = record.get("settings", {})
-    if not before or settings.overwrite or (plan.preset == SMOKE and not settings.name):
+    if not before or (plan.preset == SMOKE and not settings.name):
         return Resumed(plan, typed, None)
     given = {name: typed[name] for name in typed if name in settings.model_fields_set or "." in name}
     merged = before | given if settings.name else typed
-    if changes := _changes(before, merged, plan.name):
-        shown = "; ".join(changes[:_SHOWN])
-        more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
-        remedy = "Give another NAME (name=mine) for a run of its own, or overwrite=True to go on with these"
-        problem = f"runs/{plan.name} was begun {shown}{more}. {remedy}; see --plan"
-        return Resumed(plan, typed, None, refused=f"name: {problem}")
-    whole, steps = _texts(before)
-    unrecorded = [text for text in settings.set if _name(text) not in typed]  # such as features.workers
-    begun = settings.replace(**whole, set=[*unrecorded, *steps])
+    changes = _changes(before, merged, plan.name)
+    if changes or settings.overwrite:
+        return _go_on(settings, plan, typed, merged, changes)
+    begun = begun_with(settings, before)
     chosen = record.get("chosen")
     return Resumed(make_plan(add_chosen(begun, chosen or {})), before, chosen, record.get("used", 0.0))
+
+
+def _go_on(
+    settings: RunSettings, plan: Plan, typed: dict[str, Any], merged: dict[str, Any], changes: list[str]
+) -> Resumed:
+    """Return a begun run with other settings. Without ``overwrite``, or if they do not fit, refuse it."""
+    changed = f"runs/{plan.name} was begun {'; '.join(changes) or 'before'}"
+    remedy = "or overwrite=True to go on with these"
+    try:
+        other = make_plan(begun_with(settings, merged))
+        other.steps()
+    except SettingsError as error:
+        remedy = f"or change what does not fit the settings that it was begun with ({error})"
+    else:
+        plan, typed = other, merged
+        if settings.overwrite:
+            return Resumed(plan, merged, None, changed=changed if changes else "")
+    refused = f"name: {changed}. Give another NAME (name=mine) for a run of its own, {remedy}; see --plan"
+    return Resumed(plan, typed, None, refused=refused, changed=changed)
 
 
 def begin(settings: RunSettings, resumed: Resumed) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from fastslow.competition.catalog import COLLECTIONS, Collection
 from fastslow.core.errors import SettingsError
 from fastslow.core.setting_fields import nearest
-from fastslow.core.settings import PROJECT, parse_value, resolve
+from fastslow.core.settings import PROJECT, find_data, parse_value, resolve
 from fastslow.runs.packaged import packaged_models
 from fastslow.runs.run_manifest import find_members, find_run, read_run_manifest
 from fastslow.steps.ensemble import EnsembleSettings
@@ -293,12 +293,7 @@ class Plan:
             collections = self.collections if trains else [*self.collections, *self.filled]
             kinds = [c.kind for c in collections if not scope or f"{c.slug}-".startswith(f"{scope}-")]
             if not kinds or (trains and not any(step in models[kind] for kind in kinds)):
-                what = "this choice of models" if self.models else f"preset {self.preset}"
-                trained = " and ".join(f"{', '.join(names)} of {kind}" for kind, names in models.items())
-                if self.only:
-                    what = "this choice of collections"
-                    trained = self._chosen
-                raise SettingsError(section, f"{what} has no such step; it trains {trained} (see models)")
+                raise SettingsError(section, self._no_step(models, step, scope))
             if not trains or scope in ("", kind):
                 continue
             if "train_on" in given:
@@ -307,6 +302,18 @@ class Plan:
             if not any(f"{_scope(*group)}-".startswith(f"{scope}-") for group in groups.items()):
                 remedy = f"set {step}.{kind}.train_on='collection', or give the setting for {step}.{kind}"
                 raise SettingsError(section, f"is trained together with other collections; {remedy}")
+
+    def _no_step(self, models: dict[str, tuple[str, ...]], step: str, scope: str) -> str:
+        """Return why no step reads a section: which setting, of models or collections, leaves it out."""
+        every = trained_models(self.preset, self.models)
+        kinds = {c.kind for c in COLLECTIONS if not scope or f"{c.slug}-".startswith(f"{scope}-")}
+        trains = step in MODELS["layout"]
+        if self.only and any(kind in kinds and (step in every[kind] or not trains) for kind in every):
+            what = "this choice of collections has no such step; it trains"
+            return f"{what} {self._chosen if any(models.values()) else 'nothing'} (see collections)"
+        what = "this choice of models" if self.models else f"preset {self.preset}"
+        named = [f"{', '.join(names)} of {kind}" for kind, names in models.items() if names]
+        return f"{what} has no such step; it trains {' and '.join(named) or 'nothing'} (see models)"
 
     @property
     def _chosen(self) -> str:
@@ -354,6 +361,17 @@ def chosen_collections(names: list[str]) -> list[Collection]:
         listed = ", ".join(collection.name for collection in COLLECTIONS)
         raise SettingsError("collections", f"{unknown[0]!r} is none of {listed}{nearest(unknown[0], known)}")
     return [known[name] for name in names]
+
+
+def check_data(data: str) -> None:
+    """Refuse data of a wrong name. The files of the competition may not be there yet.
+
+    Raises:
+        SettingsError: They are neither ``sample`` nor ``kaggle`` nor a folder.
+    """
+    if data not in DATA_ROOTS and not find_data(data).is_dir():
+        problem = f"{data!r} is neither sample nor kaggle nor a folder; name one that holds npz_all/"
+        raise SettingsError("data", f"{problem}{nearest(data, DATA_ROOTS)}")
 
 
 def parse_overrides(texts: list[str]) -> dict[str, dict]:
