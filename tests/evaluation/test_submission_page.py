@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 from datetime import UTC, datetime
+from urllib.parse import unquote
 
 import nbformat
 import pytest
@@ -106,8 +107,8 @@ def test_a_link_of_a_notebook_leads_to_its_file_from_the_page_too(tmp_path):
     write_submission_page(csv, run, {"training": folder})
     page = Structure((folder / "notebook.html").read_text())
     data, following, *others = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
-    assert (folder / data.removesuffix("#getting-it")).resolve() == PROJECT / "data" / "README.md"
-    assert (folder / following).resolve() == PROJECT / "notebooks" / "10_features.ipynb"
+    assert (folder / unquote(data.removesuffix("#getting-it"))).resolve() == PROJECT / "data" / "README.md"
+    assert (folder / unquote(following)).resolve() == PROJECT / "notebooks" / "10_features.ipynb"
     assert others == ["https://a.b/c", "#d"]
 
 

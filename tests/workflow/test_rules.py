@@ -64,7 +64,13 @@ def test_a_rule_fills_what_no_model_predicts_and_what_a_budget_has_no_time_for(h
     assert {*weights["layout:xla:random"]} == {"ridge"}
     assert weights["tile:xla"].keys() == {f"{m}-tile-xla-s0" for m in MODELS["tile"]}
 
-    assert cli.main(["submit", *TINY, "name=smoke", "hours=1e-6", "overwrite=True"]) == 0
+    every = ",".join(c.name for c in COLLECTIONS)
+    whole = [
+        f"collections={every}",
+        "fill=False",
+        "overwrite=True",
+    ]  # with it the run keeps what is not given
+    assert cli.main(["submit", *TINY, "name=smoke", "hours=1e-6", *whole]) == 0
     said = capsys.readouterr()
     assert "too little for any model" in said.out and "6 rows, read back and checked" in said.out
     assert "ensemble: 4 of 5 up to date" in said.err
