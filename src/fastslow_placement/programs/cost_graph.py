@@ -160,7 +160,13 @@ def joined(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def build(
-    source: str | Path, name: str, opcodes: Sequence[str], shapes: Sequence, edges, **columns
+    source: str | Path,
+    name: str,
+    opcodes: Sequence[str],
+    shapes: Sequence,
+    edges,
+    uncounted_loops: int = 0,
+    **columns,
 ) -> CostGraph:
     """Return a checked graph with its nodes renumbered in topological order.
 
@@ -170,6 +176,7 @@ def build(
         opcodes: Opcode of each node.
         shapes: Output dimensions of each node; more than six are cut.
         edges: Pairs (producer, consumer); repeated ones count once.
+        uncounted_loops: As in :class:`CostGraph`.
         **columns: The columns of :class:`CostGraph`; ``groups`` and ``names`` (by default opcode and number)
             may be left out. Names that come again, as in each round of a loop, have a number.
 
@@ -208,5 +215,6 @@ def build(
         np.unique(number[edges], axis=0).reshape(-1, 2),
         groups=np.unique(groups[order], return_inverse=True)[1],
         names=tuple(labels[node] for node in order),
+        uncounted_loops=uncounted_loops,
         **{key: value[order] for key, value in values.items()},
     )

@@ -4,8 +4,6 @@ Nodes are visited by decreasing priority; each cluster is merged with the neighb
 time, where the result is legal: fusible opcodes, at most 64 operators, no cycle between clusters.
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from fastslow_placement.programs.cost_graph import CostGraph, build, joined, topological_order
@@ -180,12 +178,13 @@ def contract(graph: CostGraph, device: Device, of: np.ndarray | None = None) -> 
     inner = of[graph.edges[:, 0]] == of[graph.edges[:, 1]]
     leaves[graph.edges[inner, 0]] = False
     leaves[graph.edges[~inner, 0]] = True
-    contracted = build(
+    return build(
         graph.name,
         graph.name,
         [graph.opcodes[head] for head in heads],
         [[d for d in graph.shapes[nodes[-1]] if d] for nodes in members],
         edges,
+        graph.uncounted_loops,
         seconds=seconds,
         flops=np.bincount(of, graph.flops, count),
         output_bytes=np.bincount(of, graph.output_bytes * leaves, count),
@@ -194,7 +193,6 @@ def contract(graph: CostGraph, device: Device, of: np.ndarray | None = None) -> 
         groups=joined(of, graph.groups)[[nodes[0] for nodes in members]],
         names=[graph.names[head] for head in heads],
     )
-    return replace(contracted, uncounted_loops=graph.uncounted_loops)
 
 
 def single_consumer_clusters(graph: CostGraph) -> np.ndarray:

@@ -140,9 +140,10 @@ class _Evaluation:
         bodies = [self._body_cost(self.computations[i]) for i in inst.called_computation_ids]
         if inst.opcode == "while":
             trips = self._trips(inst, computation)
-            flops, seconds = (trips * part for part in bodies[0])
             if trips == _UNKNOWN:
                 flops, seconds = map(sum, zip(*bodies, strict=True))
+            else:
+                flops, seconds = (trips * part for part in bodies[0])
         elif inst.opcode in ("conditional", "call"):
             flops, seconds = max(bodies)
         elif inst.opcode == "fusion":

@@ -1,7 +1,7 @@
 """Records the operators of a program. Nodes or a parameter make a value, or it is a tuple of values."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -88,9 +88,8 @@ class Recorder:
         together = [(readers[0], other) for readers in shared for other in readers[1:]]
         groups = components(np.array(together, np.int64).reshape(-1, 2), len(opcodes))
         values = dict(zip(columns, values, strict=True))
-        more = {"groups": groups, "names": labels}
-        graph = build(self.source, name, opcodes, shapes, self._edges, **more, **values)
-        return replace(graph, uncounted_loops=len(self.uncounted))
+        more = {"groups": groups, "names": labels, "uncounted_loops": len(self.uncounted)}
+        return build(self.source, name, opcodes, shapes, self._edges, **more, **values)
 
 
 def _flatten(value: Value, nodes: set[int], leaves: set[int]) -> None:

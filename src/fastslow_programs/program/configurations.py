@@ -102,9 +102,9 @@ def identify(program: Program) -> np.ndarray:
 
     Equal configurations have equal ones, in any draw or file of the program. Another program has other ones.
     A hash is the sum of one of the graph (opcodes, shapes, edges) and one of every tensor with its layout, or
-    of every bound of a tile (Zobrist, Technical Report 88, 1970). The layouts of
-    operands count only where configurations differ in them apart from outputs, as in TpuGraphs' files. For a
-    user's program they are fixed, but depend on whether the compiler's own layouts are known.
+    of every bound of a tile (Zobrist, Technical Report 88, 1970). The layouts of operands count only where
+    configurations differ in them apart from outputs, as in TpuGraphs' files. For a user's program they are
+    fixed, but depend on whether the compiler's own layouts are known.
     """
     total = np.full(len(program.runtime), _hash_of_graph(program), np.uint64)
     if program.config_feat is not None:

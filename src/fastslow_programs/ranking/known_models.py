@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import nnls
 from scipy.special import ndtri, stdtr
 
@@ -129,8 +130,7 @@ class Known:
         order = np.lexsort((runtime, config))
         logs = np.log(runtime[order])
         distinct, position, count = np.unique(config[order], return_inverse=True, return_counts=True)
-        first = np.cumsum(count) - count
-        medians = (logs[first + (count - 1) // 2] + logs[first + count // 2]) / 2
+        medians = pd.Series(logs).groupby(position).median().to_numpy()
         fastest = np.argsort(medians, kind="stable")
         low, middle, high = np.quantile(medians, [0.25, 0.5, 0.75])
         reach = 3 * (high - low) or np.inf
