@@ -70,7 +70,7 @@ class Optimised:
         state = self.add(where, "parameter")
         return self.add(where, "while", called=[body, condition], operand_ids=[state])
 
-    def counted_loop(self, start, bound, step, through=(), counter="get-tuple-element"):
+    def counted_loop(self, start, bound, step, through=(), counter="get-tuple-element", change="add"):
         """Append a while over (matrix, counter) with a fusion of a cycle in its body; None is not visible."""
 
         def number(where, value):
@@ -84,8 +84,8 @@ class Optimised:
             return self.add(where, opcode, operand_ids=[state], tuple_index=1)
 
         matrix = self.add("body", "fusion", 1)
-        added = self.add("body", "add", operand_ids=[count("body"), number("body", step)])
-        self.add("body", "tuple", operand_ids=[matrix, added])
+        changed = self.add("body", change, operand_ids=[count("body"), number("body", step)])
+        self.add("body", "tuple", operand_ids=[matrix, changed])
         operands = [count("condition", counter), number("condition", bound)]
         self.add("condition", "compare", operand_ids=operands, comparison_direction="LT")
         matrix = self.add("main", "parameter")
@@ -196,6 +196,18 @@ def test_a_loop_without_end_or_with_another_counter_is_refused(program, step, op
     loop = program.counted_loop(0, 5, step, counter=opcode)
     with pytest.raises(CompilerError, match=rf"while\.{loop}: its condition .*trip count is unknown"):
         program.trips(loop)
+
+
+@cases("change", ["multiply", "shift-left", "subtract", "maximum", "select"], program=Optimised)
+def test_a_loop_that_visibly_does_not_add_is_refused(program, change):
+    loop = program.counted_loop(1, 1024, 2, change=change)
+    with pytest.raises(CompilerError, match=rf"while\.{loop}: its condition .*trip count is unknown"):
+        program.trips(loop)
+
+
+def test_a_counter_that_a_fusion_hides_goes_by_one():
+    program = Optimised()
+    assert program.trips(program.counted_loop(2, 10, 3, change="fusion")) == 8
 
 
 def test_a_conditional_costs_its_slowest_branch_and_a_call_its_computation(program):

@@ -16,6 +16,7 @@ TILE = (128, 8)  # the minor-most and the second-minor dimension are padded to m
 BYTES_PER_CYCLE = 350  # of copies between row-major layouts, v3: 310 to 370
 CYCLES_PER_INSTRUCTION = 260  # of the smallest estimates
 _DIGITS = 15  # of an estimate: 10^15 cycles are days
+_NO_SUM = ("divide", "maximum", "minimum", "multiply", "power", "select", "shift-left", "subtract")
 
 _BYTES_OF = {number: ELEMENT_BYTES[name] for name, number in PRIMITIVE_TYPES.items()}
 
@@ -73,7 +74,8 @@ def trip_count(instruction, computation, computations: dict) -> int:
     """Return the trip count of a ``while`` whose condition is ``i < N``, as JAX lowers loops.
 
     The start and the step of ``i`` are the constants of the program. Where one is not visible, as in a fusion
-    or an argument, it is taken for the usual one: from 0, by 1.
+    or an argument, it is taken for the usual one: from 0, by 1. A body that visibly does not add, as in
+    ``i = 2 * i``, leaves the count unknown.
 
     Args:
         instruction: The ``while``.
@@ -132,11 +134,13 @@ def _element(number: int, counter, by_id: dict):
 
 
 def _step(body, counter) -> int:
-    """Return the constant that the body adds to the counter; 1 where it is not visible."""
+    """Return the constant added to the counter; 1 where it is not visible, 0 where it is no sum."""
     by_id = {i.id: i for i in body.instructions}
-    added = _element(body.root_id, counter, by_id)
-    if added is not None and added.opcode == "add":
-        parts = [_source(number, by_id) for number in added.operand_ids]
+    changed = _element(body.root_id, counter, by_id)
+    if changed is not None and changed.opcode in _NO_SUM:
+        return 0
+    if changed is not None and changed.opcode == "add":
+        parts = [_source(number, by_id) for number in changed.operand_ids]
         steps = [step for step in map(_constant, parts) if step is not None]
         if len(steps) == 1 and any(_is_counter(part, counter, by_id) for part in parts):
             return steps[0]
