@@ -23,6 +23,7 @@ from fastslow.evaluation.run_record import record_run
 from fastslow.evaluation.score_tables import format_distances
 from fastslow.evaluation.scores import competition_score, read_solution, score_submission
 from fastslow.evaluation.submission_record import read_submission_record
+from fastslow.evaluation.training_files import notebook_seconds
 from fastslow.workflow import execution
 from fastslow.workflow import run as workflow
 from fastslow.workflow.presets import SECTIONS
@@ -540,7 +541,10 @@ def test_a_plan_says_what_would_run_and_why_and_runs_nothing(home, capsys):
     assert max(map(len, lines.splitlines())) <= 80
     said = lines.replace("\n      ", " ").splitlines()
     assert said[-1] == "this is the plan; nothing was run"
-    assert re.match(r"time: \d+ min for \d+ of \d+ steps, one after the other, as last time", said[-2])
+    expected = (
+        r"time: \d+ min for \d+ of \d+ steps, one after the other, as last time, in proportion to epochs"
+    )
+    assert re.search(expected, " ".join(lines.split()))
     assert {
         "features: 4 of 5 up to date",
         "  features tile-xla: padding: -1 -> 0",
@@ -555,6 +559,10 @@ def test_a_plan_says_what_would_run_and_why_and_runs_nothing(home, capsys):
     named = [line.split(":")[0].strip().split(", ") for line in said if line.startswith("  ")]
     planned = {name for names in named for name in names}
     assert planned == {"training-layout-s0", *(f"ensemble-{slug}" for slug in LAYOUTS), "submission"}
+    assert run("train", "--plan", "gnn.layout.epochs=2000") == 0
+    minutes = re.search(r"time: (\d+) min for 1 of 1 step", capsys.readouterr().out)
+    took = notebook_seconds(home / "runs" / "smoke" / "training-layout-s0")
+    assert float(minutes[1]) == pytest.approx(1000 * took / 60, abs=1), "2 epochs took this time"
     assert run("train", "--plan", "name=other") == 0
     said = capsys.readouterr().out
     assert "features: 0 of 5 up to date\n  all: not made yet\n" in said, "a reason is given once"

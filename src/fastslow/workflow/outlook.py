@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fastslow.competition.catalog import COLLECTIONS
-from fastslow.core.artifacts import MANIFEST
+from fastslow.core.artifacts import MANIFEST, read_manifest
 from fastslow.core.errors import DataError, counted
 from fastslow.core.settings import resolve
 from fastslow.core.tables import wrapped
@@ -17,6 +17,7 @@ from fastslow.workflow.presets import HOURS
 from fastslow.workflow.steps import STAGES, Step
 
 _MOST_NAMED = 3  # steps that another one waits for
+_LENGTHS = ("epochs", "num_iterations")  # settings to which the time of a training is proportional
 
 
 def look(step: Step) -> tuple[bool, list[str]]:
@@ -73,16 +74,32 @@ def _print_reasons(reasons: Mapping[str, Sequence[str]]) -> None:
 
 def _estimate(steps: list[Step], preset: str) -> str:
     """Return how long steps take by their executed notebooks of the last run, or by what is measured."""
-    took = [notebook_seconds(resolve(step.settings.folder)) for step in steps]
-    known = [seconds for seconds in took if seconds is not None]
+    known = [seconds for seconds in map(_expected_seconds, steps) if seconds is not None]
     minutes = f"{sum(known) / 60:.0f} min for {len(known)} of {counted(len(steps), 'step')}"
-    said = [f"{minutes}, one after the other, as last time"]
+    said = [f"{minutes}, one after the other, as last time, in proportion to epochs and trees"]
     if len(known) < len(steps):
         never = f"not known of {counted(len(steps) - len(known), 'step')}, which never ran here"
         if hours := HOURS.get(preset):
             never += f"; the whole preset {preset} takes about {hours:g} h on two cores"
         said = said * bool(known) + [never]
     return f"time: {'; '.join(said)}"
+
+
+def _expected_seconds(step: Step) -> float | None:
+    """Return the seconds of a step by its last run; None where it never ran here."""
+    folder = resolve(step.settings.folder)
+    seconds = notebook_seconds(folder)
+    if seconds is None:
+        return None
+    try:
+        before = read_manifest(folder)["settings"]
+    except DataError:  # the step was begun again since, so its settings of last time are not known
+        return seconds
+    now = step.settings.asdict()
+    for name in _LENGTHS:
+        if name in before:
+            seconds *= now[name] / before[name]
+    return seconds
 
 
 def _reasons(step: Step, outdated: dict[str, str]) -> list[str]:
