@@ -1,6 +1,7 @@
 """Notebook 90 in folders as Kaggle lays them out, and what it says where something is missing."""
 
 import json
+import re
 import shutil
 import subprocess
 
@@ -78,6 +79,9 @@ def test_the_notebook_writes_the_csv_where_kaggle_takes_it(kaggle, finished, tmp
     assert sorted((kaggle / "input").rglob("*")) == before, "what is attached is read-only"
     assert {path.name for path in working.iterdir()} >= {"submission.csv", "runs", "submissions"}
     assert not list(working.glob("features/*"))
+    page = working / "submissions" / "smoke.html"
+    links = re.findall(r'<a href="(\.\.[^"]*)"', page.read_text())
+    assert links and all((page.parent / link).is_file() for link in links), "features are removed"
 
     monkeypatch.setenv("FASTSLOW_HOME", str(working))
     assert {*leaderboard(LeaderboardSettings()).table["run"]} == {"smoke"}

@@ -5,6 +5,7 @@
 """
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ from fastslow.core.files import atomic_path
 REPOSITORY = Path(__file__).resolve().parents[3]
 _DEPTHS = ("*", "*/*", "*/*/*", "*/*/*/*")  # input/NAME, or since 2026 input/datasets/OWNER/NAME, and in it
 _SHOWN = 5  # last lines of pip
+_FEATURES_LINK = re.compile(r'<a href="\.\./features/[^"]*">([^<]*)</a>')
 _ONLY_PRINT = ("all", "h", "help", "plan")  # with one of them the command succeeds and makes nothing
 
 
@@ -105,7 +107,15 @@ def train_here(root: str | Path, name: str, hours: float = 0.0, settings: str = 
     if status:
         raise FastslowError(f"the run ended with status {status}; the lines above name the reason")
     shutil.rmtree(working / "features" / name)  # gigabytes, which Kaggle would keep with the CSV
+    _unlink_features(working / "submissions" / f"{name}.html")
     return csv
+
+
+def _unlink_features(page: Path) -> None:
+    """Leave of the links of a submission's page to notebooks of features, which are removed, the words."""
+    text = _FEATURES_LINK.sub(r"\1", page.read_text())
+    with atomic_path(page) as temporary:
+        temporary.write_text(text)
 
 
 def _run(command: Sequence[str], home: Path) -> int:
