@@ -435,6 +435,16 @@ def test_the_scores_of_two_submissions_are_compared_row_by_row(tmp_path):
         compare_two(given.replace(other=str(tmp_path / "lost.csv")))
 
 
+@pytest.mark.parametrize("one", ["mine.csv", "submissions/mine.csv", "mine"])
+@pytest.mark.parametrize("typed", ["mien.csv", "submissions/mien.csv"])
+def test_a_submission_that_is_not_there_is_the_one_that_the_error_names(tmp_path, monkeypatch, one, typed):
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    (tmp_path / "submissions").mkdir()
+    (tmp_path / "submissions/mine.csv").write_text("ID,TopConfigs\n")
+    with pytest.raises(DataError, match=r"submissions/mien\.csv: no such file\. .*did you mean 'mine'"):
+        compare_two(CompareSettings(one=one, other=typed))
+
+
 def test_tables_call_runs_by_their_whole_name_and_submissions_without_csv():
     assert CompareSettings(one="runs/try.1", other="submissions/try.2.csv").names() == ("try.1", "try.2")
     assert CompareSettings(one="a/mine.csv", other="b/mine.csv").names() == ("a/mine.csv", "b/mine.csv")

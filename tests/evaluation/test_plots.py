@@ -64,6 +64,8 @@ def test_training_of_a_ranker_shows_the_score_of_its_own_collection():
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), [0.5, 0.7, 0.6])
     assert axes.get_title("left") == "nlp:random: 0.700, 2 rounds (ring)"
     assert figure.get_suptitle() == "trees: 0.700 on valid\n0.100 behind the best single feature"
+    level = plots.plot_training(history, "ranker", references={"layout-nlp-random": {"rule": 0.7004}})
+    assert level.get_suptitle() == "trees: 0.700 on valid\nlevel with the best single feature"
     figure = plots.plot_training(history, "ranker", references={"layout-nlp-random": {"ceiling": 0.8}})
     assert figure.get_suptitle() == "trees: 0.700 on valid"
 

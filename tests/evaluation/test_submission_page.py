@@ -74,6 +74,15 @@ def test_settings_that_are_not_known_or_not_set_are_no_change(tmp_path):
     assert not [words for words in text if words.startswith(("seeds", "models"))]
 
 
+def test_a_run_of_rules_is_level_with_the_best_rule(tmp_path):
+    """With ``models=rules`` it was 0.000 ahead of itself."""
+    csv, run = record(tmp_path, "mine", settings={"models": "rules"})
+    of_rules = json.loads(csv.with_suffix(".json").read_text()) | {"test_mean": 0.8}
+    csv.with_suffix(".json").write_text(json.dumps(of_rules))
+    verdict = check_page(write_submission_page(csv, run, {})).text[3]
+    assert "level with the best trivial rule (ridge on config features)" in verdict
+
+
 def test_it_names_scores_changes_times_and_notebooks(tmp_path):
     record(tmp_path, "old", shift=-0.1, day=1, settings={"seeds": 1})
     record(tmp_path, "before", shift=-0.02, day=2, settings={"seeds": 1, "models": "ranker"})

@@ -21,7 +21,7 @@ from traitlets.config import Config as IPythonConfig
 
 import fastslow
 from fastslow.core.artifacts import read_manifest, write_manifest
-from fastslow.core.errors import SettingsError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.core.files import read_json, write_json
 from fastslow.core.settings import Settings, require_package
 from fastslow.evaluation.submission_record import read_submission_record
@@ -304,6 +304,19 @@ def test_a_search_of_nothing_is_refused(name, value, least):
     exec(parameters, variables)
     with pytest.raises(SettingsError, match=f"{name}: {value} is not a whole number from {least}"):
         exec(first, variables | {name: value})
+
+
+@cases("path", [OWN_MODEL, SEARCH])
+def test_a_collection_is_read_by_its_name_as_in_every_notebook(path):
+    """The names of its folders have hyphens; ``layout:xla:random`` is what all commands take."""
+    pytest.importorskip("optuna")
+    parameters, first, *_ = (python(cell.source) for cell in code_cells(path))
+    variables = {}
+    exec(parameters, variables)
+    with pytest.raises(DataError, match="features/no_such/layout-xla-random: no such folder"):
+        exec(first, variables | {"run": "no_such", "collection": "layout:xla:random"})
+    with pytest.raises(SettingsError, match="collection: 'xla:randm' is none of tile:xla, "):
+        exec(first, variables | {"collection": "xla:randm"})
 
 
 def test_a_search_samples_and_scores_as_the_run_of_its_collection(home, monkeypatch):

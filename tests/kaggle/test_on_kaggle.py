@@ -1,6 +1,7 @@
 """Notebook 90 in folders as Kaggle lays them out, and what it says where something is missing."""
 
 import json
+import re
 import shutil
 import subprocess
 
@@ -9,7 +10,7 @@ import pytest
 
 from fastslow.competition.catalog import COMPETITION
 from fastslow.competition.submission_checks import check_submission
-from fastslow.core.errors import FastslowError
+from fastslow.core.errors import FastslowError, SettingsError
 from fastslow.evaluation.leaderboard import LeaderboardSettings, leaderboard
 from fastslow.kaggle import on_kaggle
 from fastslow.workflow.job_plan import PlannedKernel
@@ -78,6 +79,9 @@ def test_the_notebook_writes_the_csv_where_kaggle_takes_it(kaggle, finished, tmp
     assert sorted((kaggle / "input").rglob("*")) == before, "what is attached is read-only"
     assert {path.name for path in working.iterdir()} >= {"submission.csv", "runs", "submissions"}
     assert not list(working.glob("features/*"))
+    page = working / "submissions" / "smoke.html"
+    links = re.findall(r'<a href="(\.\.[^"]*)"', page.read_text())
+    assert links and all((page.parent / link).is_file() for link in links), "features are removed"
 
     monkeypatch.setenv("FASTSLOW_HOME", str(working))
     assert {*leaderboard(LeaderboardSettings()).table["run"]} == {"smoke"}
@@ -117,6 +121,16 @@ def test_a_run_that_fails_leaves_the_csv_that_it_had_made(kaggle):
     with pytest.raises(FastslowError, match="the run ended with status 1; the lines above name the reason"):
         on_kaggle.train_here(kaggle, "mine", settings="no_such=1")
     assert (kaggle / "working" / "submission.csv").read_text() == "ID,TopConfigs\n"
+
+
+@pytest.mark.parametrize("word", ["--plan", "plan=True", "--help", "--all"])
+def test_a_setting_that_only_prints_does_not_end_as_a_finished_run(kaggle, word):
+    """The features of a run that is to resume are removed only where it has written its CSV."""
+    features = kaggle / "working" / "features" / "mine"
+    features.mkdir(parents=True)
+    with pytest.raises(SettingsError, match=f"settings: {word} only prints, and this notebook trains; leave"):
+        on_kaggle.train_here(kaggle, "mine", settings=f"seeds=1 {word}")
+    assert features.is_dir()
 
 
 @pytest.fixture

@@ -96,12 +96,21 @@ class BlendSettings(Settings):
         Raises:
             DataError: One is no file.
         """
-        paths = {name: submission_path(name) for name in self.csvs}
-        for name, path in paths.items():
-            if not path.exists():
-                hint = nearest(name, (csv.stem for csv in resolve("submissions").glob("*.csv")))
-                raise DataError(path, "no such file", f"`fastslow leaderboard` lists runs and blends{hint}")
-        return [*paths.values()]
+        return [typed_submission(name) for name in self.csvs]
+
+
+def typed_submission(typed: str) -> Path:
+    """Find the CSV that a user means: a path, or a name in ``submissions`` with or without ``.csv``.
+
+    Raises:
+        DataError: It is no file; the message names the nearest submission.
+    """
+    path = submission_path(typed)
+    if not path.exists():
+        known = (csv.stem for csv in resolve("submissions").glob("*.csv"))
+        hint = nearest(Path(typed).name.removesuffix(".csv"), known)
+        raise DataError(path, "no such file", f"`fastslow leaderboard` lists runs and blends{hint}")
+    return path
 
 
 def blend_orders(orders: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:

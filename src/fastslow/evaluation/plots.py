@@ -154,6 +154,14 @@ def _mark_whole(axes: Axes, places: pd.Series) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
+def lead(difference: float) -> str:
+    """Put a difference of scores into words: ``0.046 ahead of``, ``0.003 behind``, or ``level with``."""
+    shown = f"{abs(difference):.3f}"
+    if float(shown) == 0:
+        return "level with"
+    return f"{shown} ahead of" if difference > 0 else f"{shown} behind"
+
+
 def _learned(title: str, scores: Mapping[str, float], references: Mapping[str, Mapping[str, float]]) -> str:
     """Return what a training reached, as a title."""
     mean = float(np.mean(list(scores.values())))
@@ -163,7 +171,7 @@ def _learned(title: str, scores: Mapping[str, float], references: Mapping[str, M
     if len(rules) < len(scores):
         return said
     ahead = mean - float(np.mean(rules))
-    return f"{said}\n{abs(ahead):.3f} {'ahead of' if ahead >= 0 else 'behind'} the best single feature"
+    return f"{said}\n{lead(ahead)} the best single feature"
 
 
 @in_style
@@ -316,5 +324,4 @@ def _found(table: pd.DataFrame, split: str) -> str:
     rule = means[whole].max()
     ahead = means["ensemble"] - rule
     mean = f"mean of {many} collections" if many > 1 else table["collection"].iloc[0]
-    said = f"The ensemble is {abs(ahead):.3f} {'ahead of' if ahead >= 0 else 'behind'} the best trivial rule"
-    return f"{said} on {split} ({mean})"
+    return f"The ensemble is {lead(ahead)} the best trivial rule on {split} ({mean})"

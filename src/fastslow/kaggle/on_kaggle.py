@@ -5,6 +5,7 @@
 """
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -13,12 +14,14 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fastslow.core.errors import FastslowError
+from fastslow.core.errors import FastslowError, SettingsError
 from fastslow.core.files import atomic_path
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 _DEPTHS = ("*", "*/*", "*/*/*", "*/*/*/*")  # input/NAME, or since 2026 input/datasets/OWNER/NAME, and in it
 _SHOWN = 5  # last lines of pip
+_FEATURES_LINK = re.compile(r'<a href="\.\./features/[^"]*">([^<]*)</a>')
+_ONLY_PRINT = ("all", "h", "help", "plan")  # with one of them the command succeeds and makes nothing
 
 
 def install(root: str | Path) -> None:
@@ -77,9 +80,15 @@ def train_here(root: str | Path, name: str, hours: float = 0.0, settings: str = 
         The CSV.
 
     Raises:
+        SettingsError: A setting makes the command print something instead of a CSV.
         FastslowError: The competition's data are not attached, or the run failed. A CSV that the run had
             made before is in place.
     """
+    given = shlex.split(settings)
+    printing = [word for word in given if word.partition("=")[0].lstrip("-") in _ONLY_PRINT]
+    if printing:
+        problem = f"{printing[0]} only prints, and this notebook trains"
+        raise SettingsError("settings", f"{problem}; leave it out here, and type it with `fastslow submit`")
     folders = [path for path in _attached(root, "npz_all") if not path.resolve().is_relative_to(REPOSITORY)]
     data = next((path.parent for path in folders), None)  # not the sample, which comes with the code
     if data is None:
@@ -87,7 +96,7 @@ def train_here(root: str | Path, name: str, hours: float = 0.0, settings: str = 
         raise FastslowError(f"no npz_all under {root}/input. {remedy}")
     working = Path(root, "working").resolve()
     limit = [f"hours={hours:g}"] if hours else []
-    typed = [f"data={data}", f"name={name}", *limit, *shlex.split(settings)]
+    typed = [f"data={data}", f"name={name}", *limit, *given]
     command = [sys.executable, "-m", "fastslow", "submission", *typed]
     status = _run(command, working)
     made = working / "submissions" / f"{name}.csv"
@@ -98,7 +107,15 @@ def train_here(root: str | Path, name: str, hours: float = 0.0, settings: str = 
     if status:
         raise FastslowError(f"the run ended with status {status}; the lines above name the reason")
     shutil.rmtree(working / "features" / name)  # gigabytes, which Kaggle would keep with the CSV
+    _unlink_features(working / "submissions" / f"{name}.html")
     return csv
+
+
+def _unlink_features(page: Path) -> None:
+    """Leave of the links of a submission's page to notebooks of features, which are removed, the words."""
+    text = _FEATURES_LINK.sub(r"\1", page.read_text())
+    with atomic_path(page) as temporary:
+        temporary.write_text(text)
 
 
 def _run(command: Sequence[str], home: Path) -> int:

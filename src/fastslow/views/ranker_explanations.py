@@ -87,14 +87,14 @@ class Explanation:
         features = [name for name in used.drop_duplicates() if not name.startswith(CONTEXT)]
         rows = []
         for feature in features[: 2 * _COLUMNS]:
-            drops = [self.drop(feature, seed) for seed in range(_REPEATS)]
+            drops = self.drops(feature)
             rows.append({"column": feature, "drop": np.mean(drops), "spread": np.std(drops)})
         table = pd.DataFrame(rows, columns=["column", "drop", "spread"])
         return table.sort_values("drop", ascending=False, ignore_index=True)
 
-    def drop(self, feature: str, seed: int) -> float:
-        """Return by how much the valid score drops when a feature is shuffled within each graph."""
-        return self._whole - self._score(self._shuffled(feature, seed))
+    def drops(self, feature: str) -> list[float]:
+        """Return by how much the valid score drops each time that a feature is shuffled within each graph."""
+        return [self._whole - self._score(self._shuffled(feature, seed)) for seed in range(_REPEATS)]
 
     @cached_property
     def _whole(self) -> float:
@@ -108,7 +108,9 @@ class Explanation:
     def spread(self) -> pd.DataFrame:
         """Measure the most important features in every ranker: of each seed of the run, and of other runs.
 
-        A feature is shuffled in the same way for every ranker, so the rankers alone differ.
+        A feature is shuffled in the same ways for every ranker, so only the rankers differ. One shuffle moves
+        the score by chance as much as rankers differ, so a drop is the mean over as many as of
+        :meth:`permutation`.
 
         Returns:
             A row for each ranker and feature: ``run``, ``ranker`` (its folder), ``column``, ``drop``. The
@@ -128,7 +130,7 @@ class Explanation:
                 other = Explanation(self.settings.replace(run=str(ranker)), self.all_columns)
                 for column in self.permutation["column"].head(_COMPARED):
                     facts = {"run": folder.name, "ranker": ranker.name, "column": column}
-                    rows.append({**facts, "drop": other.drop(column, seed=0)})
+                    rows.append({**facts, "drop": np.mean(other.drops(column))})
         return pd.DataFrame(rows, columns=["run", "ranker", "column", "drop"])
 
     def _shuffled(self, feature: str, seed: int) -> Table:

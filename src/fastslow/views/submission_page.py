@@ -18,7 +18,7 @@ from fastslow.core.settings import PROJECT
 from fastslow.core.shown import Number, Section, make_document, make_page, picture, sentences
 from fastslow.core.tables import percent, table_html
 from fastslow.ensemble.baselines import BASELINES
-from fastslow.evaluation.plots import plot_results
+from fastslow.evaluation.plots import lead, plot_results
 from fastslow.evaluation.run_record import read_run_record
 from fastslow.evaluation.score_tables import DISTANCES, overview, pool_seeds, readable_distances
 from fastslow.evaluation.submission_record import read_submission_record
@@ -101,9 +101,7 @@ def _verdict(record: Mapping, table: pd.DataFrame) -> str:
     means = rules.mean()[rules.size() == table["collection"].nunique()]
     ahead = ""
     if len(means):
-        difference = score - means.max()
-        side = "ahead of" if difference >= 0 else "behind"
-        ahead = f", {abs(difference):.3f} {side} the best trivial rule ({means.idxmax()})"
+        ahead = f", {lead(score - means.max())} the best trivial rule ({means.idxmax()})"
     scored = record.get("kaggle") or {}
     if scored.get("private") is not None:
         return f"Kaggle: {scored['private']:.5f} private. Mean of five on {split}: {score:.3f}{ahead}."

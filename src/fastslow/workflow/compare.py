@@ -10,7 +10,7 @@ from fastslow.core.errors import DataError, SettingsError, listed
 from fastslow.core.settings import Unread, find_data
 from fastslow.core.tables import table_text
 from fastslow.evaluation.agreement import agreement, summary, without_counterpart
-from fastslow.evaluation.blend import data_of, require_one_release
+from fastslow.evaluation.blend import data_of, require_one_release, typed_submission
 from fastslow.evaluation.compare import (
     UNRECORDED,
     CompareSettings,
@@ -65,7 +65,15 @@ def compare_two(settings: CompareSettings) -> Comparison:
 
 
 def _are_submissions(settings: CompareSettings) -> bool:
-    """Return whether both are CSVs, and refuse two of different sorts and what is not read of theirs."""
+    """Return whether both are CSVs, and refuse two of different sorts and what is not read of theirs.
+
+    Raises:
+        SettingsError: One is a folder and the other a CSV, or a setting is not read.
+        DataError: One is named as a CSV and is no file.
+    """
+    for typed in (settings.one, settings.other):
+        if typed.endswith(".csv"):
+            typed_submission(typed)
     csv = [path.suffix == ".csv" or path.is_file() for path in settings.folders()]
     if csv[0] != csv[1]:
         sorts = ["a submission" if is_csv else "a folder" for is_csv in csv]
