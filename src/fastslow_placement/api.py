@@ -39,7 +39,9 @@ def place(
         DataError: The source is missing or broken, or JAX cannot trace the function.
     """
     require_keywords(keywords)
-    values = settings | ({"out": str(Path(out).expanduser().absolute())} if out else {})
+    values = {name: str(value) if isinstance(value, Path) else value for name, value in settings.items()}
+    if out:
+        values["out"] = str(Path(out).expanduser().absolute())
     is_path = isinstance(source, str | Path)
     if callable(source) or (not is_path and is_staged(source)):
         place_settings = PlaceSettings(source=getattr(source, "__name__", type(source).__name__), **values)
@@ -49,6 +51,8 @@ def place(
         path = str(source) if str(source).startswith(ZOO) else str(Path(str(source)).expanduser().absolute())
         place_settings = PlaceSettings(source=path, **values)
         program = read_function(place_settings)
+    if place_settings.device.endswith(".json"):
+        place_settings = place_settings.from_working_folder("device")
     placed = compare(place_settings, read_problem(place_settings, program), program)
     if out:
         write_placed(placed, place_settings)
