@@ -177,6 +177,8 @@ def test_graphs_that_do_not_suit_the_options_are_refused_before_a_training():
         read_training({"": whole}, RankerOptions(folds=1))
     with pytest.raises(SettingsError, match="slug: 'unknown slug' is none of layout-xla-default"):
         train([whole], one).predict("unknown slug")
+    with pytest.raises(DataError, match="another set of layout:xla:default is given too"):
+        train([whole, build_graphs(files[layout])], one)
     without_valid = build_graphs(files[layout][:1])
     for learn in (lambda: train([without_valid], one), lambda: read_training({"": without_valid})):
         with pytest.raises(
