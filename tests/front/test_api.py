@@ -87,6 +87,20 @@ def test_files_that_settings_name_are_those_of_the_working_folder(folder):
         fastslow.rank(program, models="package", hlo_folder=Path("protobufs"))
 
 
+def test_a_path_that_is_nowhere_is_named_in_the_working_folder(folder):
+    program = "data/sample/npz_all/npz/layout/xla/random/test/9eee4395e223545e837fe4bf647414f3.npz"
+    for read, name in (
+        (fastslow.rank, "nope.npz"),
+        (fastslow.tune, "nope.json"),
+        (fastslow.convert, "nope.hlo"),
+        (fastslow.load_models, "nope"),
+        (fastslow.load_tuned, "nope"),
+        (lambda known: fastslow.rank(program, models="package", known=known), "nope.csv"),
+    ):
+        with pytest.raises(DataError, match=f"^{folder}/{name}[/:]"):
+            read(name)
+
+
 def test_wrong_arguments_are_refused(folder):
     for call, error, said in (
         (lambda: fastslow.rank("program.pb", 3), SettingsError, "arguments: 1 given, but program.pb is no"),
