@@ -8,7 +8,6 @@ import argparse
 import importlib
 import json
 import locale
-import logging
 import os
 import re
 import resource
@@ -255,7 +254,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = ["all=True" if word == ALL else word for word in words]
     words = [*(word for word in words if word not in flags), *["--help"] * (ALL in flags)]
     _Parser.everything = ALL in flags
-    logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
         _check_process()
         options = _parser().parse_args(_as_settings(words))

@@ -259,6 +259,8 @@ def rank(
             settings["known"] = str(find_typed(str(known)))
         else:
             measured = known
+        if settings.get("hlo_folder"):
+            settings["hlo_folder"] = str(find_typed(path_text("hlo_folder", settings["hlo_folder"])))
         own = _settings(RankSettings, source, arguments, keywords, data_root=data_root, **settings)
         guides = models if isinstance(models, Models) else load_models(_text("models", models))
         ranking = rank_source(own, guides, measured)

@@ -111,6 +111,9 @@ def test_members_that_have_no_mean_are_refused_by_name(members, normalisation, w
         (2, np.nan, [["a"], ["b"]], "^valid_score: nan of .* is no score"),
         (2, 0.0, [["a"]], r"^models: \[\['a'\]\] are not made of the members a, b"),
         (2, 0.0, [], r"^models: \[\] are not made of the members a, b"),
+        (2, 0.0, [["a"], ["b"], ["a"]], "^models: .* are not made of the members a, b, each once"),
+        (2, 0.0, [["a", "b", "b"]], "^models: .* are not made of the members a, b, each once"),
+        (2, 0.0, [["a"], [], ["b"]], "^models: .* are not made of the members a, b, each once"),
     ],
 )
 def test_a_search_without_an_answer_is_refused(most, score, models, said):

@@ -101,8 +101,10 @@ def test_of_an_error_the_lower_one_is_better():
     assert verdict(facts, NAMES, "top_5_error") == "b is better"
 
 
-def test_a_collection_of_one_program_leaves_the_error_unknown():
-    differences = {"many": pd.Series([0.5] * 7), "one": pd.Series([0.5], ["other"])}
+@cases("program", ["other", 0])
+def test_a_collection_of_one_program_leaves_the_error_unknown(program):
+    """Also where the other collection has this program, number 0, too."""
+    differences = {"many": pd.Series([0.5] * 7), "one": pd.Series([0.5], [program])}
     facts = clustered_mean(differences)
     assert math.isnan(facts["standard_error"]) and math.isnan(facts["freedom"])
     tables = {name: pd.DataFrame({"one": one, "other": 0.0}) for name, one in differences.items()}

@@ -8,7 +8,7 @@ import pytest
 
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.artifacts import write_manifest
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, SettingsError
 from fastslow.features.graph import Graph
 from fastslow.runs import features_folder as store
 from fastslow.runs.features_folder import Features, graph_files, is_written, read_graph, write_graph
@@ -134,6 +134,14 @@ def test_a_finished_folder_tells_what_it_holds(folder, graph):
     assert features.index["spread"].isna().tolist() == [False, False, True]
     assert_equal(features.graph("valid", "nan").choices, graph.choices)
     np.testing.assert_array_equal(features.labels("train")["random"], graph.runtime)
+
+
+def test_a_split_of_an_unknown_name_is_refused(folder):
+    written = store.WrittenGraphs(folder, Features(folder).collection, {"train": ["random"]}, [])
+    assert written.names("test") == []
+    for ask in (written.names, Features(folder).names, Features(folder).num_configs):
+        with pytest.raises(SettingsError, match="split: 'tset' is none of train, valid, test"):
+            ask("tset")
 
 
 def test_test_runtimes_are_no_labels(folder):

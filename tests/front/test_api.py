@@ -1,8 +1,10 @@
 """The Python interface: its page, that it writes nothing unasked, and that its import is cheap."""
 
 import doctest
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -67,6 +69,36 @@ def test_a_function_in_memory_is_ranked_under_its_name(folder, monkeypatch):
     assert "How: fastslow.measure(function, *arguments, configs=8, out=FOLDER)" in str(ranking)
     same = fastslow.rank("program.pb", configs=20)
     pd.testing.assert_frame_equal(ranking.table, same.table)
+
+
+def test_files_that_settings_name_are_those_of_the_working_folder(folder):
+    """Text or path; a device's file of the same name in the folder of runs is not read."""
+    constants = {"name": "here", "flops_per_second": 1e12, "bytes_per_second": 1e11, "memory": 1e9}
+    constants |= {"launch_seconds": 1e-6, "link_bytes_per_second": 1e9, "link_seconds": 1e-6}
+    (folder / "mine.json").write_text(json.dumps(constants))
+    (folder.parent / "home").mkdir()
+    (folder.parent / "home" / "mine.json").write_text(json.dumps(constants | {"name": "elsewhere"}))
+    for device in ("mine.json", Path("mine.json")):
+        placed = fastslow.place("program.pb", devices=2, search=0, device=device)
+        assert "roofline and links of here" in str(placed)
+    (folder / "protobufs").mkdir()
+    program = "data/sample/npz_all/npz/layout/xla/random/test/9eee4395e223545e837fe4bf647414f3.npz"
+    with pytest.raises(SettingsError, match=f"hlo_folder: '{folder}/protobufs' is not a folder with 9eee"):
+        fastslow.rank(program, models="package", hlo_folder=Path("protobufs"))
+
+
+def test_a_path_that_is_nowhere_is_named_in_the_working_folder(folder):
+    program = "data/sample/npz_all/npz/layout/xla/random/test/9eee4395e223545e837fe4bf647414f3.npz"
+    for read, name in (
+        (fastslow.rank, "nope.npz"),
+        (fastslow.tune, "nope.json"),
+        (fastslow.convert, "nope.hlo"),
+        (fastslow.load_models, "nope"),
+        (fastslow.load_tuned, "nope"),
+        (lambda known: fastslow.rank(program, models="package", known=known), "nope.csv"),
+    ):
+        with pytest.raises(DataError, match=f"^{folder}/{name}[/:]"):
+            read(name)
 
 
 def test_wrong_arguments_are_refused(folder):

@@ -21,7 +21,7 @@ from fastslow.features.build import GraphOptions, build_graphs
 from fastslow.networks.model.network import Block
 from fastslow.networks.settings.options import NetworkOptions
 from fastslow.networks.training.train import train
-from fastslow.rankers.fit import read_training
+from fastslow.rankers.fit import fit, read_training
 from fastslow.rankers.libraries import LIBRARIES
 from fastslow.rankers.options import RankerOptions
 from fastslow.runs.predictions import read_predictions
@@ -177,6 +177,10 @@ def test_graphs_that_do_not_suit_the_options_are_refused_before_a_training():
         read_training({"": whole}, RankerOptions(folds=1))
     with pytest.raises(SettingsError, match="slug: 'unknown slug' is none of layout-xla-default"):
         train([whole], one).predict("unknown slug")
+    with pytest.raises(DataError, match="another set of layout:xla:default is given too"):
+        train([whole, build_graphs(files[layout])], one)
+    with pytest.raises(SettingsError, match="split: 'tset' is none of train, valid, test"):
+        fit(read_training({"": whole}), RankerOptions(num_iterations=1)).predict_split(whole, "tset")
     without_valid = build_graphs(files[layout][:1])
     for learn in (lambda: train([without_valid], one), lambda: read_training({"": without_valid})):
         with pytest.raises(

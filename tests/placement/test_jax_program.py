@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import fastslow
 from fastslow.core import progress
@@ -20,6 +21,7 @@ from fastslow_placement.programs.hlo_graph import graph_of_module
 from fastslow_placement.programs.roofline import DEVICES
 from fastslow_placement.programs.schedule import Scheduler
 from fastslow_placement.staged import stage_numbers
+from fastslow_programs.program.torch_module import as_jax
 from fastslow_programs.tuning import target
 from helpers.cases import cases
 from helpers.cost_graphs import DEVICE, random_graph
@@ -205,6 +207,17 @@ def test_static_and_keyword_arguments_of_a_placed_function():
     np.testing.assert_allclose(staged(matrix, 2, scale=3.0), 3 * matrix)
     with pytest.raises(TypeError, match=r"arguments\[1\] is 3, but 2 was placed"):
         staged(matrix, 3, scale=3.0)
+
+
+def test_a_module_of_torch_is_placed_and_loaded_as_the_other_functions_take_it(tmp_path):
+    pytest.importorskip("torchax")
+    module = torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.LayerNorm(3))
+    x = torch.linspace(-1, 1, 12).reshape(2, 6)
+    placed = fastslow.place(module, x, devices=1, search=0, out=tmp_path)
+    loaded = place.load_placed(tmp_path / "Sequential-placement-1", module, x)
+    for staged in (placed.staged(), loaded):
+        (result,) = staged(*as_jax(module, (x,))[1])
+        np.testing.assert_allclose(result, module(x).detach(), rtol=1e-5, atol=1e-6)
 
 
 def test_a_search_and_a_trace_that_take_long_show_a_line(monkeypatch, capsys):

@@ -161,6 +161,9 @@ def test_where_runtimes_are_known_the_rule_is_judged_by_them():
     )
     words = " ".join(replace(ranked, rows=ranked.rows.assign(known=known), learnt=learnt).words())
     assert "copies, ascending (Kendall's tau -1.00 on the known runtimes) agrees" in words
+    equal = known * 0 + 5  # no order is right or wrong, also of a single one
+    words = " ".join(replace(ranked, rows=ranked.rows.assign(known=equal), learnt=learnt).words())
+    assert "copies, ascending (the known runtimes do not differ) agrees" in words
 
 
 def test_the_rule_is_read_from_the_records_of_a_manifest_and_not_from_its_words():

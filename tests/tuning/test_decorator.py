@@ -59,6 +59,17 @@ def test_one_search_for_shapes_and_types_is_kept_for_later_processes(tmp_path, s
     assert inspect.signature(function) == inspect.signature(product) and function.__name__ == "product"
 
 
+def test_the_studies_are_under_the_folder_that_is_named_from_the_working_folder(tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path / "home"))
+    function = decorated("mine")
+    monkeypatch.chdir(tmp_path)
+    np.testing.assert_allclose(function(X, W), X @ W, rtol=1e-5)
+    assert [*(tmp_path / "work" / "mine").rglob("best.json")]
+    assert not (tmp_path / "home").exists() and not (tmp_path / "mine").exists()
+
+
 def test_parameters_without_a_default_and_functions_without_a_name_are_searched(
     tmp_path, searches, monkeypatch
 ):

@@ -35,7 +35,9 @@ def test_a_run_on_workers_gives_the_files_of_one_machine(scheduler, home, capsys
     after = results(home)
     assert after.keys() == before.keys()
     assert not [path for path in before if before[path] != after[path]]
-    said = capsys.readouterr().err
+    printed = capsys.readouterr()
+    said = printed.err
+    assert "unknown parameter" not in printed.out + said, "papermill warns of settings"
     assert "features: 4 of 5 up to date" in said and "train: 2 of 3 up to date" in said
     assert "  ranker-tile-xla-s0: " in said and "valid " in said
     for folder in REDONE:

@@ -96,14 +96,17 @@ def find_data(root: str) -> Path:
 
 
 def find_typed(path: str) -> Path:
-    """Return the path that a user typed: in the working folder, else as :func:`find_data`.
+    """Return the path that a user typed: in the working folder, or what :func:`find_data` has in its place.
 
     Errors as for :func:`find_data`.
     """
     here = Path.cwd() / _expanded(path)
+    elsewhere = find_data(path)
     with explain_storage(here):
-        is_here = bool(path) and (here.exists() or here.is_symlink())  # a broken link is named as one
-    return here if is_here else find_data(path)
+        is_here = here.exists() or here.is_symlink()  # a broken link is named as one
+        if path and (is_here or not elsewhere.exists()):
+            return here
+    return elsewhere
 
 
 @lru_cache(1)

@@ -107,21 +107,22 @@ def search_weights(
         normalisation: One of ``NORMALISATIONS``.
         max_models: Maximum number of models added, with repetition.
         valid_score: Function from predictions per graph to the mean metric on valid, higher is better.
-        models: Members that share a weight, such as the seeds of one model.
+        models: Members that share a weight, such as the seeds of one model; each member is in one of them.
 
     Returns:
         Weights by member, adding up to 1.
 
     Raises:
-        SettingsError: ``max_models`` is below 1, or the models are not made of the members.
+        SettingsError: ``max_models`` is below 1, or the models are not made of the members, each once.
         DataError: As for :func:`combine`, or a score is no number.
     """
     models = list(models)
     normalise = registered(NORMALISATIONS, "normalisation", normalisation)
     if max_models < 1:
         raise SettingsError("max_models", f"{max_models} is not 1 or more")
-    if not members or {name for names in models for name in names} != {*members}:
-        raise SettingsError("models", f"{models} are not made of the members {', '.join(members)}")
+    placed = [name for names in models for name in names]
+    if not members or not all(models) or sorted(placed) != sorted(members):
+        raise SettingsError("models", f"{models} are not made of the members {', '.join(members)}, each once")
     _check(members, VALID, members)
     scaled = {
         name: {VALID: {graph: normalise(values) for graph, values in predictions[VALID].items()}}

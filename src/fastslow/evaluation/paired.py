@@ -30,9 +30,10 @@ def clustered_mean(values: Mapping[str, pd.Series]) -> dict[str, float]:
 
     Returns:
         ``mean``, ``standard_error``, its degrees of ``freedom``, the number of different ``programs``, and
-        ``fewest``, the programs of the smallest collection or of those that share programs.
-        The error is NaN where a collection has a single program. The degrees are by Welch and Satterthwaite,
-        with collections that share programs as one sample, and NaN where the error is 0 or NaN.
+        ``fewest``, the programs of the smallest collection, where collections that share programs count
+        together. Where a collection has a single program, ``fewest`` is 1 and the error is NaN. The degrees
+        are by Welch and Satterthwaite, with collections that share programs as one sample, and NaN where the
+        error is 0 or NaN.
     """
     residuals = {}
     for name, scores in values.items():
@@ -53,7 +54,7 @@ def clustered_mean(values: Mapping[str, pd.Series]) -> dict[str, float]:
         "standard_error": math.sqrt(variance),
         "freedom": variance**2 / parts if parts > 0 else math.nan,
         "programs": len(there),
-        "fewest": int(min(sample.sum() for sample in samples)),
+        "fewest": int(min(sample.sum() for sample in samples)) if known else 1,
     }
 
 

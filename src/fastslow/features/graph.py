@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from fastslow.competition.catalog import LABELLED_SPLITS, PREDICTED_SPLITS, TRAIN, VALID, Collection
+from fastslow.competition.catalog import LABELLED_SPLITS, PREDICTED_SPLITS, SPLITS, TRAIN, VALID, Collection
 from fastslow.competition.tied_choices import Choices
-from fastslow.core.errors import DataError
+from fastslow.core.errors import DataError, registered
 from fastslow.features.scaling import NODE_BLOCKS, Scaler, ScalerFit, expand_node_features
 
 
@@ -127,7 +127,8 @@ class GraphSet:
         self._scalers: dict[str, Scaler] = {}
 
     def names(self, split: str) -> list[str]:
-        """Return the names of the graphs of a split."""
+        """Return the names of the graphs of a split; SettingsError where there is no such split."""
+        registered(dict.fromkeys(SPLITS), "split", split)
         return [*self._graphs.get(split, {})]
 
     def graph(self, split: str, name: str) -> Graph:

@@ -26,7 +26,7 @@ from fastslow.competition.catalog import (
 )
 from fastslow.competition.tied_choices import Choices
 from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
-from fastslow.core.errors import DataError, counted
+from fastslow.core.errors import DataError, counted, registered
 from fastslow.core.files import atomic_path
 from fastslow.core.input_files import check_regular
 from fastslow.core.npz_io import read_arrays, readable, write_arrays
@@ -154,6 +154,7 @@ class WrittenGraphs(GraphSet):
 
     def names(self, split: str) -> list[str]:
         """As of :class:`GraphSet`."""
+        registered(dict.fromkeys(SPLITS), "split", split)
         return self._names.get(split, [])
 
     def graph(self, split: str, name: str) -> Graph:
@@ -257,11 +258,12 @@ class Features(GraphSet):
         return self.manifest["config_columns"]
 
     def names(self, split: str) -> list[str]:
-        """Return the names of the graphs of a split, sorted by file name."""
+        """As of :class:`GraphSet`, sorted by file name."""
         return self._rows(split)["name"].tolist()
 
     def _rows(self, split: str) -> pd.DataFrame:
-        """Return the rows of the index of one split."""
+        """Return the rows of the index of one split; SettingsError where there is no such split."""
+        registered(dict.fromkeys(SPLITS), "split", split)
         return self.index[self.index["split"] == split]
 
     def sample(self, one_in: int, least: int) -> "Features":

@@ -8,7 +8,7 @@ from fastslow.core.errors import SettingsError
 _SHOWN = 5  # layers that a message names
 
 
-def as_jax(function: Any, arguments: Any) -> tuple:
+def as_jax(function: Any, arguments: Any) -> tuple[Any, Any]:
     """Return a function for ``jax.jit`` and its arguments; of a ``torch.nn.Module`` what torchax makes of it.
 
     A module becomes a function of its weights and its inputs, and returns a tuple. It is exported in the mode

@@ -128,9 +128,7 @@ class Source:
             path = dump_in(path)
         check_regular(path)
         if not path.is_file():
-            here = Path.cwd() / Path(name).expanduser()
-            nor = "" if here == path else f", and no {path}"
-            raise DataError(here, f"no such file{nor}", "Check the path")
+            raise DataError(path, "no such file", "Check the path")
         if function and kernel:
             raise SettingsError("kernel", f"{kernel!r} is not empty, but {text!r} is one program")
         return cls(path, function, kernel)

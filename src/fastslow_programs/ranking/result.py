@@ -506,8 +506,10 @@ class Ranking(RankingFacts, Shown):
         scores = f"valid programs: {rule.valid:.3f}, models {rule.models:.3f}"
         if self.learnt:
             known = self.table.dropna(subset="known")
-            tau = ranking_tau(known["known"], rule.prediction[known["config"]])
-            scores = f"Kendall's tau {tau:.2f} on the known runtimes"
+            scores = "the known runtimes do not differ"
+            if known["known"].nunique() > 1:
+                tau = ranking_tau(known["known"], rule.prediction[known["config"]])
+                scores = f"Kendall's tau {tau:.2f} on the known runtimes"
         return (
             f"trivial rule: {rule.name} ({scores}) agrees with the ranking by Kendall's tau "
             f"{kendall_tau(predicted, prediction):.2f}; "

@@ -57,7 +57,8 @@ def tuned(
         function: A function to decorate at once, in place of a decorator.
         constraints: Expressions of the parameters that must be true, such as ``"tile * unroll <= 128"``.
         evaluations: Configurations that are measured, half of them to confirm the fastest.
-        out: Folder under which the studies are kept.
+        out: Folder under which the studies are kept. The default is in the repository or FASTSLOW_HOME; any
+            other relative path starts at the working folder.
         **choices: The options of each parameter. The default is the function's, or else the first option.
 
     Raises:
@@ -73,7 +74,7 @@ def tuned(
     _check_choices(choices, constraints)
     settings = TuneSettings(
         evaluator="device", evaluations=evaluations, run="none", data_root=str(Path(out).expanduser())
-    )
+    ).from_working_folder("data_root")
     require_jax()
 
     def decorate(function: Callable) -> Callable:

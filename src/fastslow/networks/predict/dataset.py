@@ -37,7 +37,7 @@ class GraphDataset:
         memory: Bytes that all graphs which are kept, and a prediction, may hold.
 
     Raises:
-        DataError: The folders were built with different options, so their columns differ.
+        DataError: Two sets belong to one collection, or were built with different options.
         SettingsError: The features lack columns of ``node_inputs``, or a collection has another kind.
     """
 
@@ -63,6 +63,9 @@ class GraphDataset:
             if other.config_columns != sources[0].config_columns:
                 problem = f"columns other than in {sources[0].origin}"
                 raise DataError(other.origin, problem, "Build both with the same options")
+            if self.sources[other.collection.slug] is not other:
+                problem = f"another set of {other.collection.name} is given too, of which one would be lost"
+                raise DataError(other.origin, problem, "Build all graphs of a collection with one call")
         nodes, configs = scalers or (
             Scaler.pool([source.scaler(name) for source in sources]) for name in ("node", "config")
         )
