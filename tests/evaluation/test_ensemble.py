@@ -256,6 +256,8 @@ def test_two_models_of_one_short_name_keep_their_full_names():
     assert models_of(manifests) == {"gnn-s0": ["gnn-s0"], "gnn-s1": ["gnn-s1"]}
     manifests["gnn-s1"]["settings"]["width"] = 8
     assert models_of(manifests) == {"gnn": ["gnn-s0", "gnn-s1"]}
+    elsewhere = {"gnn-s1": manifests["gnn-s1"] | {"inputs": {"features": "others"}}}
+    assert len(models_of(manifests | elsewhere)) == 2
     copies = {run: manifests["gnn-s0"] | {"code": "c"} for run in ("x/gnn-s0", "y/gnn-s0")}
     assert [*models_of(copies).values()] == [["x/gnn-s0"], ["y/gnn-s0"]]
 
