@@ -70,10 +70,12 @@ def test_a_writer_killed_in_the_middle_leaves_the_old_file(tmp_path):
 def test_only_temporary_files_without_an_owner_are_removed(tmp_path):
     folder = tmp_path / "run" / "train"
     folder.mkdir(parents=True)
-    kept = [folder / name for name in (".lock", ".hidden", "x.tmp", ".x.json.tmp.json", "x.0123.tmp.json")]
+    names = (".lock", ".hidden", "x.tmp", ".x.json.tmp.json", "x.0123456789ab.tmp.json")
+    others = (".notes.2024.tmp", ".y.npz.4711.tmp.npz")  # many programs put their process number there
+    kept = [folder / name for name in (*names, *others)]
     for path in kept:
         path.write_text("of somebody")
-    (folder / ".y.npz.4711.tmp.npz").write_text("of a version before")
+    (folder / ".y.npz.0123456789ab.tmp.npz").write_text("of a killed process")
     owner = start(WRITE_HALF, folder / "x.json")
     assert owner.stdout.readline() == "ready\n"
     try:
