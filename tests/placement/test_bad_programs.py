@@ -112,3 +112,9 @@ def test_a_device_is_read_from_a_file_and_its_faults_named(tmp_path, changed, sa
         all(device.source for device in DEVICES.values())
         and PlaceSettings(device="h100").device_model.memory == 80e9
     )
+
+
+def test_a_packed_program_has_the_name_of_the_unpacked_one():
+    for source in ("folder/rnn.pb", "rnn.pb.gz", "rnn.pb.xz", "rnn.pb.bz2", "zoo:rnn"):
+        assert PlaceSettings(source=source, devices=2).folder == "runs/placement/rnn-placement-2"
+    assert PlaceSettings(source="folder/model.py:make").name == "model-make"
