@@ -188,6 +188,14 @@ def test_a_file_that_is_not_as_it_was_written_is_made_again(tmp_path, name, faul
     assert artifact.is_current() and path.read_text() == content
 
 
+def test_folders_below_the_one_that_a_user_named_for_a_product_are_left(tmp_path):
+    other = tmp_path / "home" / "project" / ".x.json.0123456789ab.tmp.json"
+    other.parent.mkdir(parents=True)
+    other.write_text("of somebody")
+    finish_with_files(tmp_path / "run", products=(tmp_path / "home" / "c.csv",))
+    assert other.exists()
+
+
 def test_a_builder_that_keeps_whole_files_does_not_keep_a_damaged_one(tmp_path):
     artifact, _ = finish_with_files(tmp_path)
     (tmp_path / "a.bin").write_text("broken")
