@@ -47,7 +47,7 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
     if path and not settings.function:
         read_cost_graph(path, settings.device_model)  # refuses a wrong one before a notebook starts
     folder = resolve(settings.folder)
-    remove_abandoned(folder.parent)  # of an interrupted run of another program
+    remove_abandoned(folder.parent, "*/.*")  # of an interrupted run of another program
     print(sentences_text([WHOLE]), flush=True)
     with counting("place"):
         run_step(Step("place", PROJECT / "notebooks" / "61_place.ipynb", settings))

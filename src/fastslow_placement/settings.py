@@ -7,7 +7,7 @@ from annotated_types import Ge, Le
 
 from fastslow.core.errors import DataError
 from fastslow.core.files import file_digest
-from fastslow.core.input_files import check_regular
+from fastslow.core.input_files import check_regular, unpacked_name
 from fastslow.core.settings import NonNegative, NonNegativeFloat, Settings, Unread, resolve, unkeyed
 from fastslow_placement.base.stored_programs import PROGRAMS
 from fastslow_placement.programs.roofline import DEVICES, Device, read_device
@@ -110,10 +110,10 @@ class PlaceSettings(Settings):
     @property
     def name(self) -> str:
         """Name of the program."""
-        name = self.source.removeprefix(ZOO).rpartition("/")[2]
+        source = Path(self.source.removeprefix(ZOO))
         if self.function:
-            return name.replace(".py:", "-")
-        return name.removesuffix(".gz").rpartition(".")[0] or name
+            return source.name.replace(".py:", "-")
+        return Path(unpacked_name(source)).stem
 
     @property
     def folder(self) -> str:

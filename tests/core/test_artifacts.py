@@ -70,10 +70,12 @@ def test_a_writer_killed_in_the_middle_leaves_the_old_file(tmp_path):
 def test_only_temporary_files_without_an_owner_are_removed(tmp_path):
     folder = tmp_path / "run" / "train"
     folder.mkdir(parents=True)
-    kept = [folder / name for name in (".lock", ".hidden", "x.tmp", ".x.json.tmp.json", "x.0123.tmp.json")]
+    names = (".lock", ".hidden", "x.tmp", ".x.json.tmp.json", "x.0123456789ab.tmp.json")
+    others = (".notes.2024.tmp", ".y.npz.4711.tmp.npz")  # many programs put their process number there
+    kept = [folder / name for name in (*names, *others)]
     for path in kept:
         path.write_text("of somebody")
-    (folder / ".y.npz.4711.tmp.npz").write_text("of a version before")
+    (folder / ".y.npz.0123456789ab.tmp.npz").write_text("of a killed process")
     owner = start(WRITE_HALF, folder / "x.json")
     assert owner.stdout.readline() == "ready\n"
     try:
@@ -184,6 +186,14 @@ def test_a_file_that_is_not_as_it_was_written_is_made_again(tmp_path, name, faul
     assert artifact.changes() == [f"{name}: {'lost' if fault == 'lost' else 'changed after it was written'}"]
     assert finish_with_files(tmp_path / "run", **products)[1]
     assert artifact.is_current() and path.read_text() == content
+
+
+def test_folders_below_the_one_that_a_user_named_for_a_product_are_left(tmp_path):
+    other = tmp_path / "home" / "project" / ".x.json.0123456789ab.tmp.json"
+    other.parent.mkdir(parents=True)
+    other.write_text("of somebody")
+    finish_with_files(tmp_path / "run", products=(tmp_path / "home" / "c.csv",))
+    assert other.exists()
 
 
 def test_a_builder_that_keeps_whole_files_does_not_keep_a_damaged_one(tmp_path):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fastslow.core.errors import DataError, SettingsError
 from fastslow.hlo.messages import Module
+from fastslow_placement import command
 from fastslow_placement.programs.program_graph import read_cost_graph
 from fastslow_placement.programs.roofline import DEVICES, read_device
 from fastslow_placement.settings import PlaceSettings
@@ -112,3 +113,22 @@ def test_a_device_is_read_from_a_file_and_its_faults_named(tmp_path, changed, sa
         all(device.source for device in DEVICES.values())
         and PlaceSettings(device="h100").device_model.memory == 80e9
     )
+
+
+def test_a_packed_program_has_the_name_of_the_unpacked_one():
+    for source in ("folder/rnn.pb", "rnn.pb.gz", "rnn.pb.xz", "rnn.pb.bz2", "zoo:rnn"):
+        assert PlaceSettings(source=source, devices=2).folder == "runs/placement/rnn-placement-2"
+    assert PlaceSettings(source="folder/model.py:make").name == "model-make"
+
+
+def test_only_the_folders_of_results_are_cleared_below_the_folder_that_a_user_named(tmp_path, monkeypatch):
+    """``out=~`` walked through the whole home."""
+    name = ".x.json.0123456789ab.tmp.json"
+    result, other = tmp_path / "rnn-placement-4" / name, tmp_path / "project" / "data" / name
+    for path in (result, other):
+        path.parent.mkdir(parents=True)
+        path.write_text("half")
+    monkeypatch.setattr(command, "run_step", lambda step: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        command.place_program(PlaceSettings(out=str(tmp_path)))
+    assert other.exists() and not result.exists()

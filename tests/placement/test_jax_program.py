@@ -175,6 +175,7 @@ def test_what_cannot_be_placed_or_run_is_refused_with_the_remedy(tmp_path):
     for given, said in (
         ((weights,), r"\[1\] is missing, but"),
         ((weights, x[0]), r"\[1\] is .* was placed"),
+        ((weights | {"none": ()}, x), r"structure: .* where the placed function has "),
     ):
         with pytest.raises(TypeError, match=said):
             staged(*given, devices=three)

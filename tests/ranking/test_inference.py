@@ -248,5 +248,8 @@ def test_a_run_without_a_model_is_refused(home, tmp_path):
         FinishedRun(tmp_path / "mine").predict(features)
     write_run(tmp_path / "unnamed", features, predictions)
     assert describe_run(tmp_path / "unnamed").endswith("1 model of yours, for tile:xla")
+    named = tmp_path / "models-v2" / "gnn"
+    write_run(named, features, predictions)
+    assert describe_run(named).startswith(f"{named}: "), "a run that NAME=models-v2 named is the user's own"
     with pytest.raises(DataError, match="a run of your own, whose model is not kept"):
         FinishedRun(tmp_path / "unnamed").predict(features)

@@ -212,7 +212,7 @@ def test_a_single_model_ranks_too(home, dots):
     np.testing.assert_array_equal(ranking.table["prediction"], ranking.table["ranker-layout-xla-random-s0"])
 
 
-def test_the_collection_is_that_of_the_folder_or_of_the_setting(home, tmp_path):
+def test_the_collection_is_that_of_the_folder_or_of_the_setting(home, tmp_path, monkeypatch):
     path = test_program("layout-nlp-default").path
     assert RankSettings(source=str(path)).find_collection().name == "layout:nlp:default"
     user_file = write_npz(tmp_path / "own.npz", layout_arrays(1))
@@ -224,6 +224,8 @@ def test_the_collection_is_that_of_the_folder_or_of_the_setting(home, tmp_path):
     )
     tile = test_program("tile-xla").path.rename(tmp_path / "k.npz")
     assert RankSettings(source=str(tile)).find_collection().name == "tile:xla"
+    monkeypatch.setattr(Path, "absolute", lambda path: Path("/", path.name))  # no folder is above the root
+    assert RankSettings(source=str(user_file)).find_collection().name == "layout:xla:random"
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ class Artifact:
         with contextlib.ExitStack() as locks:
             for folder in folders:
                 locks.enter_context(writer_lock(folder))
-            for folder in {*folders, *(path.parent for path in self.products)}:
+            for folder in folders:
                 remove_abandoned(folder)
             current = self.is_current()
             if not current:

@@ -18,7 +18,7 @@ from fastslow.core.input_files import MAX_TEXT_BYTES, check_regular, read_text
 
 _ON_A_DISK = "Set FASTSLOW_HOME, or the setting that names it, to a folder on a disk"
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]+\.tmp(\..*)?")
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp(\..*)?")
 
 
 @contextlib.contextmanager

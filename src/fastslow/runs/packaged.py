@@ -9,6 +9,7 @@ import contextlib
 import functools
 import lzma
 import os
+import re
 import shutil
 import tarfile
 import tempfile
@@ -49,7 +50,7 @@ def packaged_models() -> Path:
 
 def describe_packaged(runs: Path, manifest: Mapping) -> str:
     """Return a description of a folder of runs that holds the models in the package; empty for another."""
-    if not runs.name.startswith(_PREFIX):
+    if not re.fullmatch(_PREFIX + "[0-9a-f]{12}", runs.name):
         return ""
     return f"the models in the package, trained on the compiler's estimates (commit {manifest['commit']})"
 

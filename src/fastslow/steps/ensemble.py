@@ -7,6 +7,7 @@ train programs, each predicted by the member that left it out, and are not pulle
 """
 
 import glob
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
@@ -120,8 +121,10 @@ class EnsembleSettings(Settings):
             SettingsError: A pattern matches no run folder.
         """
         folders: list[Path] = []
+        home = glob.escape(str(resolve("")))
         for pattern in self.extra:
-            paths = [Path(path) for path in sorted(glob.glob(str(resolve(pattern))))]
+            found = glob.glob(os.path.join(home, os.path.expanduser(pattern)))
+            paths = [Path(path) for path in sorted(found)]
             matching = [path for path in paths if any((path / name).is_file() for name in RUN_FILES)]
             self.require(bool(matching), "extra", f"a pattern of run folders ({pattern} matches none)")
             folders += matching

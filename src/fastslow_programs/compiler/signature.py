@@ -148,7 +148,7 @@ class Signature:
                 raise CallError(f"{path} is {given[:_SHOWN]}{why}, but {kept[:_SHOWN]} was {done}")
         if difference := _difference(describe(taken.tree), self.arguments):
             given, kept = difference
-            where = f"{given} where the tuned function has {kept}"
+            where = f"{given} where the {done} function has {kept}"
             raise CallError(f"the arguments have another structure: {where}")
         return taken
 

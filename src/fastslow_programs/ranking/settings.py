@@ -106,7 +106,7 @@ class RankSettings(ProgramSettings):
         if not self.is_npz:
             return get_collection(_TILE if self.origin.measured == "tile" else _LAYOUT)
         path = self.origin.path
-        published = path.absolute().parents[1].as_posix()  # of the split's folder
+        published = path.absolute().parent.parent.as_posix()  # of the split's folder
         for collection in COLLECTIONS:
             if published.endswith(f"/{collection.name.replace(':', '/')}"):
                 return collection
