@@ -189,11 +189,13 @@ def test_a_file_that_is_not_as_it_was_written_is_made_again(tmp_path, name, faul
 
 
 def test_folders_below_the_one_that_a_user_named_for_a_product_are_left(tmp_path):
-    other = tmp_path / "home" / "project" / ".x.json.0123456789ab.tmp.json"
+    abandoned = tmp_path / "home" / ".c.csv.0123456789ab.tmp.csv"
+    other = tmp_path / "home" / "project" / abandoned.name
     other.parent.mkdir(parents=True)
-    other.write_text("of somebody")
+    for path in (abandoned, other):
+        path.write_text("half")
     finish_with_files(tmp_path / "run", products=(tmp_path / "home" / "c.csv",))
-    assert other.exists()
+    assert other.exists() and not abandoned.exists()
 
 
 def test_a_builder_that_keeps_whole_files_does_not_keep_a_damaged_one(tmp_path):

@@ -223,6 +223,8 @@ class Artifact:
                 locks.enter_context(writer_lock(folder))
             for folder in folders:
                 remove_abandoned(folder)
+            for path in self.products:  # a user may have named this folder, with others below it
+                remove_abandoned(path.parent, ".*")
             current = self.is_current()
             if not current:
                 self._discard()
