@@ -204,7 +204,7 @@ def test_a_run_written_by_hand_is_refused_until_write_run_wrote_it(features, tmp
     assert ensemble["valid"]["mean"] == pytest.approx(1)
 
 
-@cases("folder", ["features/smoke/tile-xla", "runs/smoke/gnn-tile-xla-s0", "runs/smoke"])
+@cases("folder", ["features/smoke/tile-xla", "runs/smoke/gnn-tile-xla-s0", "runs/smoke", "runs"])
 def test_what_a_command_made_is_not_overwritten(home, folder):
     features = features_folder.Features(resolve("features/smoke/tile-xla"))
     ranks = {s: {n: np.arange(c) for n, c in features.num_configs(s).items()} for s in ("valid", "test")}

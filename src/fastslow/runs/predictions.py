@@ -215,11 +215,11 @@ def _left_out(path: Path, features: Features, predictions: Mapping[str, Any]) ->
 
 
 def _is_made_by_a_command(folder: Path) -> bool:
-    """Return whether a folder is a run of models, or a step of one, which has a digest of its code."""
+    """Return whether a folder holds runs, is a run, or a step of one, which has a digest of its code."""
     if (folder / MANIFEST).is_file():
         with contextlib.suppress(DataError):  # what is damaged may be replaced
             return bool(read_manifest(folder).get("code"))
-    return any(folder.glob(f"*/{MANIFEST}"))
+    return any(any(folder.glob(f"{below}/{MANIFEST}")) for below in ("*", "*/*"))
 
 
 def _other_collection(folder: Path, collection: Collection) -> str:
