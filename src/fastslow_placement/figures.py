@@ -31,16 +31,14 @@ _ROW = 0.24  # inches of a device or link, so that its name has a line of its ow
 
 
 @in_style
-def plot_decision(placed, method: str = "") -> Figure:
-    """Plot the decision of a method: a Gantt chart, or how often each option was taken.
+def plot_decision(placed) -> Figure:
+    """Plot the best decision: a Gantt chart, or how often each option was taken.
 
     Args:
         placed: A :class:`fastslow_placement.place.Placed`.
-        method: Name of the method; by default the best.
     """
     problem = placed.problem
-    method = method or placed.best
-    decision = placed.found[method].decision
+    decision = placed.found[placed.best].decision
     figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
     axes = figure.add_subplot()
     if isinstance(problem, (PlacementProblem, SchedulingProblem)):
@@ -55,7 +53,7 @@ def plot_decision(placed, method: str = "") -> Figure:
         axes.bar(range(len(counts)), counts, color=_BUSY)
         axes.set(xlabel="option", ylabel="units that take it")
         said = f"{(decision != problem.default).sum()} of {len(decision)} units leave the default"
-    axes.set_title(f"{shortened(problem.name, 30)}, {method}: {said}")
+    axes.set_title(f"{shortened(problem.name, 30)}, {placed.best}: {said}")
     return figure
 
 
@@ -101,15 +99,14 @@ def _join_bars(spans: np.ndarray, least: float) -> np.ndarray:
 
 
 @in_style
-def plot_memory(placed, method: str = "") -> Figure:
-    """Plot the memory in use over time on each device, and its limit.
+def plot_memory(placed) -> Figure:
+    """Plot the memory that the best decision uses over time on each device, and its limit.
 
     Args:
         placed: A :class:`fastslow_placement.place.Placed`.
-        method: Name of the method; by default the best.
     """
     problem = placed.problem
-    decision = placed.found[method or placed.best].decision
+    decision = placed.found[placed.best].decision
     figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
     axes = figure.add_subplot()
     if isinstance(problem, (PlacementProblem, SchedulingProblem)):

@@ -1,7 +1,7 @@
 """The Python interface: the functions ``fastslow.rank``, ``fastslow.tune``, ``fastslow.convert`` and more.
 
-A function writes no file unless ``out`` names a folder, and reads no global state but the working folder, at
-which relative paths start. ``docs/api.md`` has examples.
+A function of one program writes no file unless ``out`` names a folder; relative paths start at the working
+folder. ``submit`` and ``data_quality`` write where these commands do. ``docs/api.md`` has examples.
 """
 
 import tempfile

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 Kind = TypeVar("Kind")
+_LISTED = 3  # names of a list that a message has
 
 
 def printable(text: str) -> str:
@@ -18,10 +19,10 @@ def printable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
+def listed(names: Sequence[str]) -> str:
     """Return the first names of a list and how many more there are: ``a, b, c and 221 more``."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"{', '.join(names[:_LISTED])}{more}"
 
 
 def counted(number: int, noun: str) -> str:

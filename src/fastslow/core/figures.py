@@ -231,15 +231,12 @@ def name_in_colours(figure: "Figure", named: Sequence[tuple[str, str]]) -> None:
 
 
 @in_style
-def save_figure(
-    figure: "Figure", path: Path, dpi: float = DPI, colours: int | None = None, source: str = ""
-) -> None:
+def save_figure(figure: "Figure", path: Path, colours: int | None = None, source: str = "") -> None:
     """Write a figure as PNG, atomically; one version of matplotlib always writes the same bytes.
 
     Args:
         figure: The figure.
         path: The file.
-        dpi: Pixels of an inch.
         colours: Number of colours, 256 or fewer, with which the file has a third of the size; None for all.
         source: Text that is kept in the file; :func:`source_of` reads it.
     """
@@ -248,7 +245,7 @@ def save_figure(
     facts = PngInfo()
     if source:
         facts.add_text(_SOURCE, source)
-    image = _raster(figure, dpi, colours)
+    image = _raster(figure, colours)
     with atomic_path(path) as temporary:
         # to look for the best compression takes longer than to draw
         image.save(temporary, format="png", optimize=colours is not None, pnginfo=facts)
@@ -263,16 +260,10 @@ def source_of(path: Path) -> str:
 
 
 @in_style
-def png_bytes(figure: "Figure", dpi: float = DPI, colours: int | None = 256) -> bytes:
-    """Return a figure as the bytes of a PNG.
-
-    Args:
-        figure: The figure.
-        dpi: Pixels per inch.
-        colours: Size of the palette, which keeps the file small, 1 to 256; None keeps all colours.
-    """
+def png_bytes(figure: "Figure") -> bytes:
+    """Return a figure as the bytes of a PNG, which 256 colours keep small."""
     buffer = io.BytesIO()
-    _raster(figure, dpi, colours).save(buffer, format="png")
+    _raster(figure, 256).save(buffer, format="png")
     return buffer.getvalue()
 
 
@@ -327,11 +318,11 @@ def in_words(figure: "Figure") -> str:
 _SOURCE = "Source"
 
 
-def _raster(figure: "Figure", dpi: float, colours: int | None) -> "Image":
+def _raster(figure: "Figure", colours: int | None) -> "Image":
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
-    figure.set_dpi(dpi)
+    figure.set_dpi(DPI)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # type: ignore[no-untyped-call]  # savefig would pack the pixels, to be unpacked at once
     size = canvas.get_width_height()

@@ -1,1 +1,1 @@
-"""Predictions of every model, and their products: ensemble, submission, tables, plots, leaderboard."""
+"""Scores of predictions and of submissions: tables, plots, comparisons, blends, leaderboard."""

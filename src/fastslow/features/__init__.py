@@ -1,1 +1,1 @@
-"""From competition files to the store of graphs that models read."""
+"""From competition files to the graphs that models read."""

@@ -1,1 +1,1 @@
-"""Data in, CSV out, score back: download, submission file, upload."""
+"""Kaggle: the download of the data, runs on its GPUs, the upload of a CSV and its score."""

@@ -186,17 +186,17 @@ def find_submission(result: SubmissionResult) -> Submission | None:
     return max(ours, key=lambda row: row.ref, default=None)
 
 
-def find_settled(result: SubmissionResult, report: Callable[[str], None] = print) -> Submission | None:
+def find_settled(result: SubmissionResult) -> Submission | None:
     """Return our submission, or None once Kaggle's list would have it if it had arrived.
 
     Kaggle lists a submission some time after it took it, so a list that lacks one is asked again until two
-    minutes after the upload began. ``report`` is called with one line of progress before each pause.
+    minutes after the upload began. A line of progress is printed before each pause.
 
     Raises:
         KaggleError: As for :func:`submit`; or the list cannot be read until then.
     """
     left_s = min(result.begun + _SETTLED_S - time.time(), _SETTLED_S)
-    ours, state = _watch(result, left_s, min(5.0, _SETTLED_S), report, lambda _: True)
+    ours, state = _watch(result, left_s, min(5.0, _SETTLED_S), print, lambda _: True)
     if ours is None and state != _UNLISTED:
         remedy = "Check the network and run it again"
         raise KaggleError(f"Kaggle's list of submissions cannot be read ({state})", remedy, True)

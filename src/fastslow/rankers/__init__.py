@@ -1,1 +1,1 @@
-"""Boosted trees: a LightGBM ranker of configurations."""
+"""Boosted trees that rank configurations, of LightGBM or another library."""

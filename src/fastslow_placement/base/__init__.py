@@ -1,1 +1,1 @@
-"""The interface of a decision problem and local search."""
+"""The interface of a decision problem, local search, and the programs that come with the package."""

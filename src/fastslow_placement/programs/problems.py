@@ -22,6 +22,7 @@ from fastslow_placement.programs.spectral_order import spectral_orders
 
 LEVELS = 8  # priorities to choose from
 _ANCHOR = 16_384  # bytes of weights from which on a unit marks a layer
+_AVERAGED = 40  # times that units without weights move to the mean of their neighbours
 
 
 class GraphProblem(Problem):
@@ -95,7 +96,7 @@ class PlacementProblem(GraphProblem):
         """Return the sum of a column (N,) over the operators of each unit: (U,)."""
         return np.bincount(self.units, column, len(self.first))
 
-    def _layers(self, rounds: int = 40) -> np.ndarray:
+    def _layers(self) -> np.ndarray:
         """Return the units in the order of the layers that they belong to: (U,) int64.
 
         Units with weights stand where they are used first, and all others at the mean of their neighbours, so
@@ -109,7 +110,7 @@ class PlacementProblem(GraphProblem):
         place = np.where(fixed, earliest, earliest[fixed].mean())
         one, other = (np.concatenate([self.edges[:, side], self.edges[:, 1 - side]]) for side in (0, 1))
         total = np.maximum(np.bincount(one, minlength=count), 1)
-        for _ in range(rounds):
+        for _ in range(_AVERAGED):
             place = np.where(fixed, earliest, np.bincount(one, place[other], count) / total)
         return np.lexsort((self.first, place))
 
@@ -208,18 +209,18 @@ class SchedulingProblem(GraphProblem):
 class FusionProblem(GraphProblem):
     """A priority for each operator in fusion; the cost is the summed roofline time of the clusters.
 
-    The default is greedy: each operator in topological order is fused where that saves most time.
+    The default is greedy: each operator in topological order is fused where that saves most time. The lowest
+    of the priorities, 0, leaves an operator alone unless a neighbour takes it.
 
     Args:
         graph: Operators before fusion.
         device: Constants of a device.
-        levels: Number of priorities; 0 leaves an operator alone unless a neighbour takes it.
     """
 
     task = "fusion"
 
-    def __init__(self, graph: CostGraph, device: Device, levels: int = LEVELS):
-        super().__init__(graph, device, np.arange(len(graph)), levels)
+    def __init__(self, graph: CostGraph, device: Device):
+        super().__init__(graph, device, np.arange(len(graph)), LEVELS)
         self.default = np.ones(len(graph), np.int64)  # every operator is visited, in topological order
 
     def evaluate(self, decisions: np.ndarray) -> Outcome:

@@ -131,8 +131,7 @@ def operator_flops(
         output: Dimensions of the output.
         operands: Dimensions of each operand.
         **attributes: ``contracted``, elements summed per output element of a dot (by default from the sizes
-        of
-            its tensors, which is exact without batch dimensions); ``output_features`` of a convolution (by
+            of its tensors, which is exact without batch dimensions); ``output_features`` of a convolution (by
             default the kernel's last dimension).
     """
     elements = prod(output)

@@ -21,15 +21,12 @@ def read_zoo_graph(name: str, device: Device) -> CostGraph:
     return read_cost_graph(program_path(name), device)
 
 
-def zoo_placement(name: str, device: Device, devices: int = 0, memory: float = 0.0) -> PlacementProblem:
-    """Return the placement of a zoo program, each operator fused with its only consumer.
+def zoo_placement(name: str, device: Device) -> PlacementProblem:
+    """Return the placement of a zoo program on its own devices, each operator fused with its only consumer.
 
     Args:
         name: Name of the program.
         device: Constants of a device.
-        devices: Largest number of devices; by default and at most the program's own.
-        memory: Limit of a device in bytes; by default the device's memory.
     """
     graph = contract(read_zoo_graph(name, device), device)
-    most = PROGRAMS[name].devices
-    return PlacementProblem(graph, min(most, devices or most), device, memory)
+    return PlacementProblem(graph, PROGRAMS[name].devices, device)

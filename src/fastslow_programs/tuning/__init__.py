@@ -1,1 +1,1 @@
-"""The search for the fastest configuration of a program: few evaluations, chosen by a model that learns."""
+"""The search for the fastest configuration of a program with few evaluations."""

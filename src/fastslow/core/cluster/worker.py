@@ -52,7 +52,7 @@ class Call(NamedTuple):
 
 
 def code_identity() -> dict[str, str]:
-    """Return versions, and the digest of every source and notebook: all machines must have the same."""
+    """Return versions and the digests of what steps run, sources and notebooks; machines must agree."""
     files = [*PROJECT.glob("src/fastslow/**/*.py"), *PROJECT.glob("notebooks/*.ipynb")]
     versions = {name: version(name).partition("+")[0] for name in _PACKAGES}  # torch +cpu and +cu130 agree
     python = {"python": ".".join(map(str, sys.version_info[:2]))}

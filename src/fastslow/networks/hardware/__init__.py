@@ -1,1 +1,1 @@
-"""Devices, processes, memory, and weights on disk."""
+"""Devices, processes and memory."""

@@ -1,1 +1,1 @@
-"""The training: loop, schedule, validation, checkpoints and run folder."""
+"""The training: loop, schedule, validation, and when it stops."""

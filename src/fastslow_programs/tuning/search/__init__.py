@@ -1,1 +1,1 @@
-"""The choice of the next configurations of a search: the space of changes, strategies, the learned model."""
+"""The choice of the next configurations of a search: the space of changes, and strategies."""
