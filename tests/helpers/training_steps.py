@@ -115,8 +115,8 @@ UNSAVED = {
     "a state with functions that no argument has": (
         with_functions,
         (jax.random.key(0),),
-        "a result is a TrainState with .*, which no argument has, so the tuned function could not return it. "
-        "Return arrays, or give a value of this type as an argument too",
+        "a result is a TrainState with .*, which no argument has, so a tuned or placed function could not "
+        "return it. Return arrays, or give a value of this type as an argument too",
     ),
     "exponents": (
         lambda x: x.astype(jnp.float8_e8m0fnu),

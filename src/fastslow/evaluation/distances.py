@@ -61,9 +61,9 @@ def score_by_distance(
     for collection, distances in nearest_train(stores, split).items():
         scores = {g.removeprefix(f"{collection}:"): s for g, s in scored[collection]["per_graph"].items()}
         order = sorted(distances, key=lambda graph: (distances[graph], graph))
-        for part, own in zip(PARTS, np.array_split(order, len(PARTS)), strict=True):
-            if len(own):
-                row = {"split": split, "collection": collection, "part": part, "graphs": len(own)}
-                row |= {"smallest": distances[own[0]], "largest": distances[own[-1]]}
-                rows.append(row | {"score": float(np.mean([scores[graph] for graph in own]))})
+        for part, graphs in zip(PARTS, np.array_split(order, len(PARTS)), strict=True):
+            if len(graphs):
+                row = {"split": split, "collection": collection, "part": part, "graphs": len(graphs)}
+                row |= {"smallest": distances[graphs[0]], "largest": distances[graphs[-1]]}
+                rows.append(row | {"score": float(np.mean([scores[graph] for graph in graphs]))})
     return rows

@@ -94,7 +94,7 @@ def truth_of(features: Features, solution: Mapping[str, np.ndarray] | None) -> T
 def runtimes_of(solution: Mapping[str, np.ndarray], collection: Collection) -> dict[str, np.ndarray]:
     """Return the true runtimes ``(C,)`` of a collection's test graphs, by file stem instead of by ID."""
     prefix = f"{collection.name}:"
-    return {i.removeprefix(prefix): own for i, own in solution.items() if i.startswith(prefix)}
+    return {i.removeprefix(prefix): runtime for i, runtime in solution.items() if i.startswith(prefix)}
 
 
 def score_submission(path: Path, solution: Mapping[str, np.ndarray]) -> dict[str, dict]:
@@ -145,14 +145,15 @@ def score_table(pairs: list[tuple[Features, Path]], solution: dict | None) -> pd
             row: dict[str, Any] = {"collection": collection.name, "model": short_name(model, collection)}
             row |= {"run": short_name(run, collection), "weight": weight}
             predictions = read_predictions(path)
-            for split, own in truth.items():
+            for split, runtimes in truth.items():
                 places = as_submitted(predictions[split]) if split == TEST else predictions[split]
                 known = split == VALID and read_run_manifest(path)["valid"]
-                row |= _spread(split, known or collection_score(collection.kind, own, places))
+                row |= _spread(split, known or collection_score(collection.kind, runtimes, places))
             if collection.kind == "tile":
-                for split, own in truth.items():
+                for split, runtimes in truth.items():
                     top = [
-                        tile_score(runtime, predictions[split][graph], 1) for graph, runtime in own.items()
+                        tile_score(runtime, predictions[split][graph], 1)
+                        for graph, runtime in runtimes.items()
                     ]
                     row[f"{split}_top1"] = float(np.mean(top))
             rows.append(row)

@@ -89,7 +89,7 @@ class Signature:
         except CallError as error:
             remedy = "Return arrays, or give a value of this type as an argument too"
             raise SettingsError(
-                "source", f"{error}, so the tuned function could not return it. {remedy}"
+                "source", f"{error}, so a tuned or placed function could not return it. {remedy}"
             ) from None
         assert jax.tree.structure(made) == tree
         return signature
