@@ -288,7 +288,8 @@ def test_a_run_records_its_preset_and_removes_what_an_interrupted_one_left(tmp_p
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     monkeypatch.setattr(execution, "run_steps", lambda steps, jobs, cluster: None)
     monkeypatch.setattr(workflow, "check_ids", lambda *_: None)
-    left = [tmp_path / f"{stem}/other/step/.notebook.ipynb.0123.tmp.ipynb" for stem in ("features", "runs")]
+    abandoned = ".notebook.ipynb.0123456789ab.tmp.ipynb"
+    left = [tmp_path / stem / "other" / "step" / abandoned for stem in ("features", "runs")]
     for path in left:
         path.parent.mkdir(parents=True)
         path.write_text("{}")
