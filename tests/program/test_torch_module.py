@@ -21,6 +21,22 @@ def test_a_module_gives_the_numbers_of_torch():
         as_jax(torch.nn.Module(), (x,))
 
 
+class Residual(torch.nn.Module):
+    """It takes a dict of two tensors of one shape."""
+
+    def forward(self, tensors):
+        return 2 * tensors["skip"] - tensors["image"]
+
+
+def test_a_dict_of_tensors_is_read_by_its_keys_in_any_order():
+    pytest.importorskip("torchax")
+    jax = pytest.importorskip("jax")
+    tensors = {"skip": torch.full((2, 6), 5.0), "image": torch.ones(2, 6)}  # JAX sorts the keys
+    function, arguments = as_jax(Residual(), (tensors,))
+    (found,) = jax.jit(function)(*arguments)
+    np.testing.assert_array_equal(found, np.full((2, 6), 9.0))
+
+
 class Noise(torch.nn.Module):
     """It draws in both modes."""
 

@@ -37,13 +37,21 @@ def as_jax(function: Any, arguments: Any) -> tuple:
         reason = f"{name} ({type(error).__name__}: {' '.join(str(error).split())[:300]})"
         raise SettingsError(f"torch.export and torchax cannot read {reason}") from None
     inputs = torchax.default_env().t2j_copy(tuple(arguments))
+    order = _leaves(inputs)  # JAX sorts the keys of a dict, the exported graph has them as they were given
 
     def forward(state: Any, *given: Any) -> Any:
         """Return the outputs."""
-        return call(state, given)
+        leaves = _leaves(given)
+        return call(state, [leaves[path] for path in order])
 
     forward.__name__ = name  # for messages
     return forward, (weights, *inputs)
+
+
+def _leaves(arguments: tuple) -> dict[tuple, Any]:
+    """Return the leaves of arguments by path, in the order in which torch reads them."""
+    pairs, _ = sys.modules["torch"].utils._pytree.tree_flatten_with_path(arguments)
+    return dict(pairs)
 
 
 def _require_not_random(module: Any, exported: Any) -> None:
