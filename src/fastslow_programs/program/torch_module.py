@@ -4,12 +4,13 @@ import sys
 from typing import Any
 
 from fastslow.core.errors import SettingsError
+from fastslow_programs.compiler.tracing import Call
 
 _SHOWN = 5  # layers that a message names
 
 
-def as_jax(function: Any, arguments: Any) -> tuple:
-    """Return a function for ``jax.jit`` and its arguments; of a ``torch.nn.Module`` what torchax makes of it.
+def as_jax(call: Call) -> Call:
+    """Return a call for ``jax.jit``; of a ``torch.nn.Module`` the call that torchax makes of it.
 
     A module becomes a function of its weights and its inputs, and returns a tuple. It is exported in the mode
     that it is in, training or evaluation.
@@ -19,38 +20,41 @@ def as_jax(function: Any, arguments: Any) -> tuple:
             random numbers, as dropout does in training mode.
     """
     torch = sys.modules.get("torch")  # without which there is no module
-    if torch is None or not isinstance(function, torch.nn.Module):
-        return function, arguments
+    if torch is None or not isinstance(call.function, torch.nn.Module):
+        return call
     try:
         import torchax
         from torchax.export import exported_program_to_jax
     except (ImportError, AttributeError):  # or one that does not suit this torch
         raise SettingsError("a PyTorch module needs torchax: pip install 'fastslow[pytorch]'") from None
-    name = type(function).__name__
+    module, arguments, keywords = call.function, tuple(call.arguments), dict(call.keywords)
+    name = type(module).__name__
     try:
-        exported = torch.export.export(function, tuple(arguments)).run_decompositions()
-        _require_not_random(function, exported)
-        weights, call = exported_program_to_jax(exported)
+        exported = torch.export.export(module, arguments, keywords).run_decompositions()
+        _require_not_random(module, exported)
+        weights, run = exported_program_to_jax(exported)
     except SettingsError:
         raise
     except Exception as error:  # of many kinds, for what its tracer cannot follow
         reason = f"{name} ({type(error).__name__}: {' '.join(str(error).split())[:300]})"
         raise SettingsError(f"torch.export and torchax cannot read {reason}") from None
-    inputs = torchax.default_env().t2j_copy(tuple(arguments))
-    order = _leaves(inputs)  # JAX sorts the keys of a dict, the exported graph has them as they were given
+    inputs, named_inputs = torchax.default_env().t2j_copy((arguments, keywords))
+    order = _leaves(
+        inputs, named_inputs
+    )  # JAX sorts the keys of a dict, the exported graph has them as they were given
 
-    def forward(state: Any, *given: Any) -> Any:
+    def forward(state: Any, *given: Any, **named: Any) -> Any:
         """Return the outputs."""
-        leaves = _leaves(given)
-        return call(state, [leaves[path] for path in order])
+        leaves = _leaves(given, named)
+        return run(state, [leaves[path] for path in order])
 
     forward.__name__ = name  # for messages
-    return forward, (weights, *inputs)
+    return Call(forward, (weights, *inputs), named_inputs)
 
 
-def _leaves(arguments: tuple) -> dict[tuple, Any]:
+def _leaves(arguments: tuple, keywords: dict[str, Any]) -> dict[tuple, Any]:
     """Return the leaves of arguments by path, in the order in which torch reads them."""
-    pairs, _ = sys.modules["torch"].utils._pytree.tree_flatten_with_path(arguments)
+    pairs, _ = sys.modules["torch"].utils._pytree.tree_flatten_with_path((arguments, keywords))
     return dict(pairs)
 
 

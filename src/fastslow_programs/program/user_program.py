@@ -383,8 +383,7 @@ def _checked(path: Path, call: Call) -> Call:
                 path, f"an argument has the dynamic shape {shape}", "Give every dimension a fixed size"
             )
     with without_exit(path, WITHOUT):
-        function, arguments = as_jax(call.function, call.arguments)
-    return Call(function, arguments, call.keywords)
+        return as_jax(call)
 
 
 def _run_file(path: Path):
