@@ -76,6 +76,17 @@ def test_a_module_that_draws_random_numbers_is_refused_by_its_layers():
         as_jax(Call(Noise().eval(), (x,)))
 
 
+def test_what_takes_tensors_and_is_no_module_is_refused_with_the_way_to_one():
+    x = torch.ones(2, 6)
+    linear = torch.nn.Linear(6, 3)
+    with pytest.raises(SettingsError, match=r"forward takes tensors of PyTorch .* whose forward calls it"):
+        as_jax(Call(linear.forward, (x,)))
+    with pytest.raises(SettingsError, match=r"softmax takes tensors of PyTorch .* whose forward calls it"):
+        as_jax(Call(torch.nn.functional.softmax, ({"input": [x]},)))
+    with pytest.raises(SettingsError, match=r"ExportedProgram takes .*\. Give its \.module\(\)"):
+        as_jax(Call(torch.export.export(linear, (x,)), (x,)))
+
+
 def test_without_torchax_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchax", None)
     with pytest.raises(SettingsError, match=r"pip install 'fastslow\[pytorch\]'"):

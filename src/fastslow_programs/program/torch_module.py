@@ -17,10 +17,13 @@ def as_jax(call: Call) -> Call:
 
     Raises:
         SettingsError: It is a module, and torchax is not installed; or torch cannot export it, or it draws
-            random numbers, as dropout does in training mode.
+            random numbers, as dropout does in training mode. It is no module, and takes tensors of torch.
     """
     torch = sys.modules.get("torch")  # without which there is no module
-    if torch is None or not isinstance(call.function, torch.nn.Module):
+    if torch is None:
+        return call
+    if not isinstance(call.function, torch.nn.Module):
+        _require_no_tensors(call)
         return call
     try:
         import torchax
@@ -33,15 +36,14 @@ def as_jax(call: Call) -> Call:
         exported = torch.export.export(module, arguments, keywords).run_decompositions()
         _require_not_random(module, exported)
         weights, run = exported_program_to_jax(exported)
+        inputs, named_inputs = torchax.default_env().t2j_copy((arguments, keywords))
+        # JAX sorts the keys of a dict, the exported graph has them as they were given
+        order = _leaves(inputs, named_inputs)
     except SettingsError:
         raise
     except Exception as error:  # of many kinds, for what its tracer cannot follow
         reason = f"{name} ({type(error).__name__}: {' '.join(str(error).split())[:300]})"
         raise SettingsError(f"torch.export and torchax cannot read {reason}") from None
-    inputs, named_inputs = torchax.default_env().t2j_copy((arguments, keywords))
-    order = _leaves(
-        inputs, named_inputs
-    )  # JAX sorts the keys of a dict, the exported graph has them as they were given
 
     def forward(state: Any, *given: Any, **named: Any) -> Any:
         """Return the outputs."""
@@ -56,6 +58,20 @@ def _leaves(arguments: tuple, keywords: dict[str, Any]) -> dict[tuple, Any]:
     """Return the leaves of arguments by path, in the order in which torch reads them."""
     pairs, _ = sys.modules["torch"].utils._pytree.tree_flatten_with_path((arguments, keywords))
     return dict(pairs)
+
+
+def _require_no_tensors(call: Call) -> None:
+    """Raise :class:`SettingsError` if a function that is no module is given tensors of torch."""
+    torch = sys.modules["torch"]
+    given = (tuple(call.arguments), dict(call.keywords))
+    kinds = {type(leaf) for leaf in torch.utils._pytree.tree_leaves(given)}
+    if kinds.isdisjoint((torch.Tensor, torch.nn.Parameter)):  # torchax has a tensor of its own, for JAX
+        return
+    name = getattr(call.function, "__name__", type(call.function).__name__)
+    remedy = "Give a module whose forward calls it"
+    if isinstance(call.function, torch.export.ExportedProgram):
+        remedy = "Give its .module()"
+    raise SettingsError("source", f"{name} takes tensors of PyTorch and is no torch.nn.Module. {remedy}")
 
 
 def _require_not_random(module: Any, exported: Any) -> None:
