@@ -23,9 +23,10 @@ def place(
     Whole operators are assigned and none is split: splitting tensors is the task of Alpa and Shardy.
 
     Args:
-        source: A function for ``jax.jit``, ``model.py:make``, an HLO file, a competition npz, or
-            ``zoo:NAME``.
-        *arguments: Arguments of the function: arrays or ``jax.ShapeDtypeStruct``; nothing is computed.
+        source: A function for ``jax.jit``, a ``torch.nn.Module``, ``model.py:make``, an HLO file, a
+            competition npz, or ``zoo:NAME``.
+        *arguments: Arguments of the function: arrays or ``jax.ShapeDtypeStruct``, of a module tensors;
+            nothing is computed.
         keywords: Its keyword arguments.
         out: Folder to write to what the command writes; by default nothing is written.
         **settings: Settings of ``fastslow place``, such as ``devices=4, device="h100"``.

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import fastslow
 from fastslow.core.errors import SettingsError
 from fastslow_programs.compiler.tracing import Call
 from fastslow_programs.program.torch_module import as_jax
@@ -74,6 +75,14 @@ def test_a_module_that_draws_random_numbers_is_refused_by_its_layers():
     assert call.function.__name__ == "Sequential"
     with pytest.raises(SettingsError, match=r"in evaluation mode \(Noise\), .* Give what it draws"):
         as_jax(Call(Noise().eval(), (x,)))
+
+
+def test_a_module_is_placed_from_python():
+    pytest.importorskip("torchax")
+    pytest.importorskip("jax")
+    given = {"scale": torch.full((2, 6), 3.0)}
+    placed = fastslow.place(Scaled(), torch.ones(2, 6), keywords=given, devices=2)
+    assert "multiply" in placed.problem.graph.opcodes
 
 
 def test_what_takes_tensors_and_is_no_module_is_refused_with_the_way_to_one():
