@@ -8,7 +8,6 @@ from fastslow_placement.jax_program import JaxProgram
 from fastslow_placement.place import Placed, compare, load_placed, read_function, read_problem, write_placed  # noqa: F401
 from fastslow_placement.settings import ZOO, PlaceSettings
 from fastslow_programs.compiler.tracing import is_staged
-from fastslow_programs.program.torch_module import as_jax
 from fastslow_programs.program.user_program import require_keywords, require_path
 
 
@@ -26,8 +25,8 @@ def place(
     Args:
         source: A function for ``jax.jit``, a ``torch.nn.Module``, ``model.py:make``, an HLO file, a
             competition npz, or ``zoo:NAME``.
-        *arguments: Arguments of the function: arrays or ``jax.ShapeDtypeStruct``; nothing is computed. Of a
-            module, tensors.
+        *arguments: Arguments of the function: arrays or ``jax.ShapeDtypeStruct``, of a module tensors;
+            nothing is computed.
         keywords: Its keyword arguments.
         out: Folder to write to what the command writes; by default nothing is written.
         **settings: Settings of ``fastslow place``, such as ``devices=4, device="h100"``.
@@ -48,7 +47,7 @@ def place(
     is_path = isinstance(source, str | Path)
     if callable(source) or (not is_path and is_staged(source)):
         place_settings = PlaceSettings(source=getattr(source, "__name__", type(source).__name__), **values)
-        program = JaxProgram(*as_jax(source, arguments), place_settings.source, keywords)
+        program = JaxProgram(source, arguments, place_settings.source, keywords)
     else:
         require_path(source, arguments, keywords)
         path = str(source) if str(source).startswith(ZOO) else str(Path(str(source)).expanduser().absolute())

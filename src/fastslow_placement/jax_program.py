@@ -21,6 +21,7 @@ from fastslow_placement.programs.roofline import Device, names, operator_flops
 from fastslow_programs.compiler.device import require_jax
 from fastslow_programs.compiler.signature import Signature
 from fastslow_programs.compiler.tracing import Call, trace
+from fastslow_programs.program.torch_module import as_jax
 
 _CALLS = {
     "jit": "jaxpr",
@@ -79,8 +80,8 @@ class JaxProgram:
     """A traced function.
 
     Args:
-        function: As for ``jax.jit``.
-        arguments: Its arguments: arrays or ``jax.ShapeDtypeStruct``, or trees of these.
+        function: As for ``jax.jit``, or a ``torch.nn.Module``.
+        arguments: Its arguments: arrays or ``jax.ShapeDtypeStruct``, or trees of these; of a module tensors.
         name: Its name, for messages and tables.
         keywords: Its keyword arguments.
 
@@ -106,7 +107,7 @@ class JaxProgram:
     ):
         require_jax()
         self.name, self.operators, self.shapes, self.constants = name, [], [], {}
-        call = Call(function, arguments, keywords or {})
+        call = as_jax(Call(function, arguments, keywords or {}))
         traced = trace(call)
         closed = traced.traced.jaxpr
         if closed.effects:

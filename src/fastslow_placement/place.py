@@ -33,7 +33,6 @@ from fastslow_placement.programs.region_search import anneal_regions
 from fastslow_placement.programs.zoo_graphs import read_zoo_graph
 from fastslow_placement.settings import ZOO, PlaceSettings
 from fastslow_placement.staged import Staged
-from fastslow_programs.program.torch_module import as_jax
 from fastslow_programs.program.user_program import Source
 
 TABLE, DECISION = "comparison.csv", "decision.json"
@@ -362,7 +361,7 @@ def load_placed(
         raise DataError(folder, f"was placed by another version of fastslow ({error})", again) from None
     program = read_function(settings)
     if function:
-        program = JaxProgram(*as_jax(function, arguments), settings.source, keywords)
+        program = JaxProgram(function, arguments, settings.source, keywords)
     if program is None or program.digest != manifest["inputs"]["source"]:
         problem = f"belongs to {settings.source}, whose operators and shapes differ from the given ones"
         raise DataError(folder, problem, "Give the function that was placed, and its arguments")

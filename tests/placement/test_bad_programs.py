@@ -58,6 +58,31 @@ OF_THESE = ["call", "while", "fusion", "conditional", "tuple", "get-tuple-elemen
 OF_THESE += ["convolution", "parameter", "broadcast", "reduce", "constant"]
 
 
+def dynamic(size):
+    """A chain of two operators of dynamic sizes with this bound; below 0 is none."""
+    module = Module(name="dynamic", entry_computation_name="main", entry_computation_id=1)
+    main = module.computations.add(name="main", id=1)
+    first = add(main, "parameter", (size, size))
+    main.root_id = add(main, "tanh", (size, size), add(main, "negate", (size, size), first))
+    for inst in main.instructions:
+        inst.shape.is_dynamic_dimension[:] = [True, True]
+    return module
+
+
+def test_a_size_without_a_bound_is_refused_by_name(tmp_path):
+    path = tmp_path / "x.pb"
+    path.write_bytes(dynamic(-(2**63)).SerializeToString())
+    with pytest.raises(DataError, match=r"without a bound\. Give every dimension a fixed size"):
+        read_cost_graph(path, DEVICE)
+
+
+def test_a_bound_that_counts_as_the_size_is_said(tmp_path, capsys):
+    path = tmp_path / "x.pb"
+    path.write_bytes(dynamic(8).SerializeToString())
+    assert read_cost_graph(path, DEVICE).shapes.max() == 8
+    assert f"warning: {path}: dynamic dimensions have their bounds as sizes" in capsys.readouterr().err
+
+
 def test_sizes_of_an_npz_beyond_any_memory_are_refused(tmp_path):
     path = write_npz(tmp_path / "x.npz", layout_arrays())
     assert len(read_cost_graph(path, DEVICE))

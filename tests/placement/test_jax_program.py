@@ -21,6 +21,7 @@ from fastslow_placement.programs.hlo_graph import graph_of_module
 from fastslow_placement.programs.roofline import DEVICES
 from fastslow_placement.programs.schedule import Scheduler
 from fastslow_placement.staged import stage_numbers
+from fastslow_programs.compiler.tracing import Call
 from fastslow_programs.program.torch_module import as_jax
 from fastslow_programs.tuning import target
 from helpers.cases import cases
@@ -217,7 +218,7 @@ def test_a_module_of_torch_is_placed_and_loaded_as_the_other_functions_take_it(t
     placed = fastslow.place(module, x, devices=1, search=0, out=tmp_path)
     loaded = place.load_placed(tmp_path / "Sequential-placement-1", module, x)
     for staged in (placed.staged(), loaded):
-        (result,) = staged(*as_jax(module, (x,))[1])
+        (result,) = staged(*as_jax(Call(module, (x,))).arguments)
         np.testing.assert_allclose(result, module(x).detach(), rtol=1e-5, atol=1e-6)
 
 

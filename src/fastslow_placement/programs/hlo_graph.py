@@ -22,7 +22,7 @@ from fastslow_placement.programs.recorder import LEAVES, OF_LEAVES, PASS, SPARSE
 from fastslow_placement.programs.roofline import Device, operator_flops
 from fastslow_programs.compiler.cycle_estimates import own_cycles, trip_count
 from fastslow_programs.compiler.libtpu import CompilerError
-from fastslow_programs.program.simplify import check_inlined
+from fastslow_programs.program.simplify import check_inlined, refuse_unbounded, warn_of_bounds
 
 UNROLL = 32  # loops of more iterations are one operator
 _UNKNOWN = 1 << 62  # iterations of a loop that is counted once
@@ -32,7 +32,8 @@ _BYTES_OF = {number: ELEMENT_BYTES[name] for name, number in PRIMITIVE_TYPES.ite
 def graph_of_module(module: Module, source: str | Path, name: str, device: Device) -> CostGraph:
     """Return the cost graph of an HLO module's entry computation.
 
-    A printed warning names opcodes that the competition does not number: they count as element-wise.
+    Printed warnings name opcodes that the competition does not number, which count as element-wise, and say
+    where a dynamic dimension has its bound as size.
 
     Args:
         module: A sound module, such as :mod:`fastslow.hlo.reader` gives. An instruction with the compiler's
@@ -42,9 +43,12 @@ def graph_of_module(module: Module, source: str | Path, name: str, device: Devic
         device: Whose roofline gives the times.
 
     Raises:
-        DataError: Nothing in the program takes time, or it is too large once its calls are inlined.
+        DataError: Nothing in the program takes time, it is too large once its calls are inlined, or a
+            dimension is dynamic and has no bound.
     """
     check_inlined(source, module)
+    refuse_unbounded(source, module)
+    warn_of_bounds(source, module)
     opcodes = {instruction.opcode for part in module.computations for instruction in part.instructions}
     if unknown := sorted(opcode for opcode in opcodes if not opcode_number(opcode)):
         print(f"warning: {source}: {', '.join(unknown)} count as element-wise", file=sys.stderr)

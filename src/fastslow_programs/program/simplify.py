@@ -7,6 +7,7 @@ undoes the others. What nobody uses is left out. A dynamic dimension has its bou
 """
 
 import itertools
+import sys
 from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -62,6 +63,24 @@ def check_inlined(source: str | Path, module: Module) -> None:
     if (size := sum(sizes.values())) > _LARGEST:
         problem = f"has {size:,} instructions once its calls are inlined, at most {_LARGEST:,} are read"
         raise DataError(source, problem, "Give a part of the program")
+
+
+def refuse_unbounded(source: str | Path, module: Module) -> None:
+    """Refuse a module of which a size is not known before it runs, nor a bound of it.
+
+    Raises:
+        DataError: It has such a dimension; ``source`` is the origin of the module, for the message.
+    """
+    for instruction in (i for part in module.computations for i in part.instructions):
+        if _is_unbounded(instruction.shape):
+            problem = f"the shape of {instruction.opcode} {instruction.name} is dynamic, without a bound"
+            raise DataError(source, problem, "Give every dimension a fixed size")
+
+
+def warn_of_bounds(source: str | Path, module: Module) -> None:
+    """Print a warning if sizes of a module are dynamic: their bounds count."""
+    if any(is_dynamic(i.shape) for part in module.computations for i in part.instructions):
+        print(f"warning: {source}: dynamic dimensions have their bounds as sizes", file=sys.stderr)
 
 
 def simplify(module: Module) -> Module:
@@ -192,6 +211,11 @@ class _Simplifier:
 def is_dynamic(shape) -> bool:
     """Return whether a size of a shape, or of a tuple's parts, is known at run time only."""
     return any(shape.is_dynamic_dimension) or any(is_dynamic(part) for part in shape.tuple_shapes)
+
+
+def _is_unbounded(shape) -> bool:
+    """Return whether a size of a shape, or of a tuple's parts, is below 0: it has no bound."""
+    return any(size < 0 for size in shape.dimensions) or any(map(_is_unbounded, shape.tuple_shapes))
 
 
 def _with_bounds(module: Module) -> Module:

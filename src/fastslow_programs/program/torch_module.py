@@ -4,46 +4,74 @@ import sys
 from typing import Any
 
 from fastslow.core.errors import SettingsError
+from fastslow_programs.compiler.tracing import Call
 
 _SHOWN = 5  # layers that a message names
 
 
-def as_jax(function: Any, arguments: Any) -> tuple[Any, Any]:
-    """Return a function for ``jax.jit`` and its arguments; of a ``torch.nn.Module`` what torchax makes of it.
+def as_jax(call: Call) -> Call:
+    """Return a call for ``jax.jit``; of a ``torch.nn.Module`` the call that torchax makes of it.
 
     A module becomes a function of its weights and its inputs, and returns a tuple. It is exported in the mode
     that it is in, training or evaluation.
 
     Raises:
         SettingsError: It is a module, and torchax is not installed; or torch cannot export it, or it draws
-            random numbers, as dropout does in training mode.
+            random numbers, as dropout does in training mode. It is no module, and takes tensors of torch.
     """
     torch = sys.modules.get("torch")  # without which there is no module
-    if torch is None or not isinstance(function, torch.nn.Module):
-        return function, arguments
+    if torch is None:
+        return call
+    if not isinstance(call.function, torch.nn.Module):
+        _require_no_tensors(call)
+        return call
     try:
         import torchax
         from torchax.export import exported_program_to_jax
     except (ImportError, AttributeError):  # or one that does not suit this torch
         raise SettingsError("a PyTorch module needs torchax: pip install 'fastslow[pytorch]'") from None
-    name = type(function).__name__
+    module, arguments, keywords = call.function, tuple(call.arguments), dict(call.keywords)
+    name = type(module).__name__
     try:
-        exported = torch.export.export(function, tuple(arguments)).run_decompositions()
-        _require_not_random(function, exported)
-        weights, call = exported_program_to_jax(exported)
+        exported = torch.export.export(module, arguments, keywords).run_decompositions()
+        _require_not_random(module, exported)
+        weights, run = exported_program_to_jax(exported)
+        inputs, named_inputs = torchax.default_env().t2j_copy((arguments, keywords))
+        # JAX sorts the keys of a dict, the exported graph has them as they were given
+        order = _leaves(inputs, named_inputs)
     except SettingsError:
         raise
     except Exception as error:  # of many kinds, for what its tracer cannot follow
         reason = f"{name} ({type(error).__name__}: {' '.join(str(error).split())[:300]})"
         raise SettingsError(f"torch.export and torchax cannot read {reason}") from None
-    inputs = torchax.default_env().t2j_copy(tuple(arguments))
 
-    def forward(state: Any, *given: Any) -> Any:
+    def forward(state: Any, *given: Any, **named: Any) -> Any:
         """Return the outputs."""
-        return call(state, given)
+        leaves = _leaves(given, named)
+        return run(state, [leaves[path] for path in order])
 
     forward.__name__ = name  # for messages
-    return forward, (weights, *inputs)
+    return Call(forward, (weights, *inputs), named_inputs)
+
+
+def _leaves(arguments: tuple, keywords: dict[str, Any]) -> dict[tuple, Any]:
+    """Return the leaves of arguments by path, in the order in which torch reads them."""
+    pairs, _ = sys.modules["torch"].utils._pytree.tree_flatten_with_path((arguments, keywords))
+    return dict(pairs)
+
+
+def _require_no_tensors(call: Call) -> None:
+    """Raise :class:`SettingsError` if a function that is no module is given tensors of torch."""
+    torch = sys.modules["torch"]
+    given = (tuple(call.arguments), dict(call.keywords))
+    kinds = {type(leaf) for leaf in torch.utils._pytree.tree_leaves(given)}
+    if kinds.isdisjoint((torch.Tensor, torch.nn.Parameter)):  # torchax has a tensor of its own, for JAX
+        return
+    name = getattr(call.function, "__name__", type(call.function).__name__)
+    remedy = "Give a module whose forward calls it"
+    if isinstance(call.function, torch.export.ExportedProgram):
+        remedy = "Give its .module()"
+    raise SettingsError("source", f"{name} takes tensors of PyTorch and is no torch.nn.Module. {remedy}")
 
 
 def _require_not_random(module: Any, exported: Any) -> None:

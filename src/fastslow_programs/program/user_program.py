@@ -35,7 +35,7 @@ from fastslow_programs.compiler.compile_pool import Labeller, program_before_lay
 from fastslow_programs.compiler.device import require_jax
 from fastslow_programs.compiler.libtpu import lower, require_compiler
 from fastslow_programs.compiler.tracing import WITHOUT, Call, is_staged, without_exit
-from fastslow_programs.program.simplify import check_inlined, is_dynamic, simplify
+from fastslow_programs.program.simplify import check_inlined, refuse_unbounded, simplify, warn_of_bounds
 from fastslow_programs.program.torch_module import as_jax
 
 _DUMP = (
@@ -357,12 +357,8 @@ def _simplified(path: Path, module: Module) -> Module:
     """Return a simplified module, and say where bounds were taken; :class:`DataError` where there is none."""
     check_inlined(path, module)
     simple = simplify(module)
-    for instruction in (i for computation in simple.computations for i in computation.instructions):
-        if is_dynamic(instruction.shape):
-            problem = f"the shape of {instruction.opcode} {instruction.name} is dynamic, without a bound"
-            raise DataError(path, problem, "Give every dimension a fixed size")
-    if any(is_dynamic(i.shape) for computation in module.computations for i in computation.instructions):
-        print(f"warning: {path}: dynamic dimensions have their bounds as sizes", file=sys.stderr)
+    refuse_unbounded(path, simple)
+    warn_of_bounds(path, module)
     return simple
 
 
@@ -385,8 +381,7 @@ def _checked(path: Path, call: Call) -> Call:
                 path, f"an argument has the dynamic shape {shape}", "Give every dimension a fixed size"
             )
     with without_exit(path, WITHOUT):
-        function, arguments = as_jax(call.function, call.arguments)
-    return Call(function, arguments, call.keywords)
+        return as_jax(call)
 
 
 def _run_file(path: Path):
