@@ -29,7 +29,7 @@ from fastslow_programs.tuning.result import (
     write_result,
 )
 from fastslow_programs.tuning.settings import STRATEGIES, TuneSettings
-from fastslow_programs.tuning.target import read_target
+from fastslow_programs.tuning.target import read_local, read_target
 from fastslow_programs.tuning.tune import complete_study
 from helpers.browser import check_page
 from helpers.cases import cases
@@ -380,6 +380,22 @@ def test_a_gain_is_one_over_the_program_as_the_user_compiles_it(
 
 
 @cases("evaluator", ["command", "device"])
+@pytest.mark.parametrize("callback", ["pure_callback", "io_callback"])
+def test_a_file_that_calls_python_is_refused_before_it_runs(tmp_path, callback):
+    """It holds an address of the process that wrote it, and ended this one with SIGSEGV."""
+    jax = pytest.importorskip("jax")
+    from jax.experimental import io_callback
+
+    call = {"pure_callback": jax.pure_callback, "io_callback": io_callback}[callback]
+    array = jax.ShapeDtypeStruct((4, 4), "float32")
+    lowered = jax.jit(lambda a: call(np.asarray, array, a @ a)).lower(array)
+    path = tmp_path / "calls.hlo.pb"
+    path.write_bytes(lowered.compiler_ir("hlo").as_serialized_hlo_module_proto())
+    said = r"calls\.hlo\.pb: .*callback\S* calls Python, by an address .*\. Leave jax\.debug\.print and "
+    with pytest.raises(DataError, match=said):
+        read_local(Source.of(str(path)), seed=0)
+
+
 def test_only_what_a_constraint_binds_is_a_choice(tmp_path, evaluator):
     if evaluator == "device":
         pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")

@@ -1,5 +1,6 @@
 """The program of a tuning: its space, its evaluator, and a trained run's predictions for it."""
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -54,6 +55,7 @@ from fastslow_programs.tuning.settings import TuneSettings
 from fastslow_programs.tuning.user_space import UserSpace
 
 _NAME = Path("program.npz")
+_PYTHON = re.compile("^xla_.*python.*callback$")  # targets of custom calls
 _ANCHORS = 64  # random configurations that neighbours are predicted with: the models scale what they get
 
 
@@ -320,7 +322,8 @@ def read_local(source: Source, seed: int) -> LocalProgram:
     Raises:
         SettingsError: JAX is not installed, or this machine's compiler refuses options of the function's
             ``jax.jit``, which are named.
-        DataError: The source is no program, see :meth:`fastslow_programs.program.user_program.Source.read`.
+        DataError: The source is no program, see :meth:`fastslow_programs.program.user_program.Source.read`,
+            or calls Python while it runs.
     """
     require_jax()
     if source.function:
@@ -331,6 +334,10 @@ def read_local(source: Source, seed: int) -> LocalProgram:
         _require_known_options(local)
         return local
     module = source.read().module
+    for instruction in (i for part in module.computations for i in part.instructions):
+        if _PYTHON.search(instruction.custom_call_target):
+            problem = f"{instruction.name} calls Python, by an address of the process that wrote the file"
+            raise DataError(source.path, problem, "Leave jax.debug.print and callbacks out of the function")
     return LocalProgram(module, draw_inputs(module, seed))
 
 
