@@ -379,7 +379,6 @@ def test_a_gain_is_one_over_the_program_as_the_user_compiles_it(
     assert against_program == any(text.startswith("best against the program as compiled") for text in page)
 
 
-@cases("evaluator", ["command", "device"])
 @pytest.mark.parametrize("callback", ["pure_callback", "io_callback"])
 def test_a_file_that_calls_python_is_refused_before_it_runs(tmp_path, callback):
     """It holds an address of the process that wrote it, and ended this one with SIGSEGV."""
@@ -396,6 +395,7 @@ def test_a_file_that_calls_python_is_refused_before_it_runs(tmp_path, callback):
         read_local(Source.of(str(path)), seed=0)
 
 
+@cases("evaluator", ["command", "device"])
 def test_only_what_a_constraint_binds_is_a_choice(tmp_path, evaluator):
     if evaluator == "device":
         pytest.importorskip("jax", reason="jax, an optional requirement, is not installed")
