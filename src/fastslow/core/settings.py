@@ -101,12 +101,13 @@ def find_typed(path: str) -> Path:
     Errors as for :func:`find_data`.
     """
     here = Path.cwd() / _expanded(path)
-    elsewhere = find_data(path)
     with explain_storage(here):
         is_here = here.exists() or here.is_symlink()  # a broken link is named as one
-        if path and (is_here or not elsewhere.exists()):
-            return here
-    return elsewhere
+    if path and is_here:
+        return here
+    elsewhere = find_data(path)
+    with explain_storage(elsewhere):
+        return here if path and not elsewhere.exists() else elsewhere
 
 
 @lru_cache(1)
