@@ -8,7 +8,7 @@ from fastslow_placement.jax_program import JaxProgram
 from fastslow_placement.place import Placed, compare, load_placed, read_function, read_problem, write_placed  # noqa: F401
 from fastslow_placement.settings import ZOO, PlaceSettings
 from fastslow_programs.compiler.tracing import is_staged
-from fastslow_programs.program.user_program import require_keywords, require_path
+from fastslow_programs.program.user_program import as_typed, require_keywords, require_path
 
 
 def place(
@@ -41,7 +41,7 @@ def place(
         DataError: The source is missing or broken, or JAX cannot trace the function.
     """
     require_keywords(keywords)
-    values = {name: str(value) if isinstance(value, Path) else value for name, value in settings.items()}
+    values = as_typed(settings)
     if out:
         values["out"] = str(Path(out).expanduser().absolute())
     is_path = isinstance(source, str | Path)

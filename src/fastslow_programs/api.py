@@ -21,7 +21,13 @@ from fastslow_programs.program.convert import ConvertedProgram, make_program, su
 from fastslow_programs.program.graph_picture import plot_graph
 from fastslow_programs.program.program_settings import ConvertSettings, MeasureSettings
 from fastslow_programs.program.program_tables import list_configurable
-from fastslow_programs.program.user_program import FunctionSource, find_source, require_keywords, require_path
+from fastslow_programs.program.user_program import (
+    FunctionSource,
+    as_typed,
+    find_source,
+    require_keywords,
+    require_path,
+)
 from fastslow_programs.ranking.models import Models, read_models
 from fastslow_programs.ranking.rank import rank_source, write_ranking
 from fastslow_programs.ranking.result import Ranking
@@ -123,7 +129,7 @@ def leaderboard(**settings: Any) -> Leaderboard:
     Raises:
         SettingsError: A setting is wrong.
     """
-    return read_leaderboard(LeaderboardSettings(**_texts(settings)))
+    return read_leaderboard(LeaderboardSettings(**as_typed(settings)))
 
 
 def compare(one: str | Path, other: str | Path, **settings: Any) -> "Comparison":
@@ -144,7 +150,7 @@ def compare(one: str | Path, other: str | Path, **settings: Any) -> "Comparison"
     from fastslow.workflow.compare import CompareSettings, compare_two
 
     given = {"one": path_text("one", one), "other": path_text("other", other)}
-    return compare_two(CompareSettings(**given, **_texts(settings)))
+    return compare_two(CompareSettings(**given, **as_typed(settings)))
 
 
 def data_quality(**settings: Any) -> "LabelReport":
@@ -162,7 +168,7 @@ def data_quality(**settings: Any) -> "LabelReport":
     """
     from fastslow.workflow.data_quality import LabelReport, QualitySettings, measure_labels
 
-    return LabelReport(measure_labels(QualitySettings(**_texts(settings))))
+    return LabelReport(measure_labels(QualitySettings(**as_typed(settings))))
 
 
 def submit(**settings: Any) -> Leaderboard:
@@ -183,7 +189,7 @@ def submit(**settings: Any) -> Leaderboard:
     from fastslow.workflow.run import run
     from fastslow.workflow.run_settings import RunSettings
 
-    run(RunSettings(**_texts(settings)))
+    run(RunSettings(**as_typed(settings)))
     return leaderboard()
 
 
@@ -399,11 +405,6 @@ def _text(name: str, path: Any) -> str:
     return "" if path is None else path_text(name, path)
 
 
-def _texts(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with paths as the text that a command line would have."""
-    return {name: str(value) if isinstance(value, Path) else value for name, value in settings.items()}
-
-
 @contextmanager
 def _data_root(out: str | Path | None, settings: Mapping[str, Any]) -> Iterator[str]:
     """Yield the folder to write to: the one that is named, or a temporary one.
@@ -425,7 +426,7 @@ def _settings(
 ) -> Any:
     """Return the settings of a command for a source."""
     require_keywords(keywords)
-    settings = _texts(settings)
+    settings = as_typed(settings)
     if callable(source) or type(source).__module__.partition(".")[0] == "jax":
         return kind(**settings).of(FunctionSource.of_function(source, arguments, keywords))
     require_path(source, arguments, keywords)

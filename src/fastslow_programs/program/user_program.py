@@ -77,6 +77,11 @@ def find_source(text: str) -> str:
     return str(find_typed(name)) + f":{function}" * bool(function) if name else text
 
 
+def as_typed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with paths as the text that a command line would have."""
+    return {name: str(value) if isinstance(value, Path) else value for name, value in settings.items()}
+
+
 def require_path(source: Any, arguments: Sequence[Any], keywords: Mapping[str, Any] | None) -> None:
     """Raise :class:`SettingsError` for a source that is no path, or for a path with arguments to call it."""
     if not isinstance(source, str | Path):
