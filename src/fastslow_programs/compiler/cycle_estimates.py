@@ -137,9 +137,11 @@ def _step(body, counter) -> int:
     """Return the constant added to the counter; 1 where it is not visible, 0 where it is no sum."""
     by_id = {i.id: i for i in body.instructions}
     changed = _element(body.root_id, counter, by_id)
-    if changed is not None and changed.opcode in _NO_SUM:
+    if changed is None:
+        return 1
+    if changed.opcode in _NO_SUM:
         return 0
-    if changed is not None and changed.opcode == "add":
+    if changed.opcode == "add":
         parts = [_source(number, by_id) for number in changed.operand_ids]
         steps = [step for step in map(_constant, parts) if step is not None]
         if len(steps) == 1 and any(_is_counter(part, counter, by_id) for part in parts):
