@@ -102,6 +102,11 @@ def test_links_lead_to_files():
             assert link.startswith("http") or (path.parent / link).exists(), f"{path}: {link}"
 
 
+def test_the_changelog_is_a_page():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert len(text.splitlines()) <= 66 and len(text.split()) <= 900, "a smaller line goes for a new one"
+
+
 def test_named_files_of_the_source_exist():
     file = r"`((?:src/fastslow|tests|notebooks|benchmarks)/[\w./]+\.(?:py|ipynb|md))`"
     for name in DOCUMENTS:
