@@ -85,6 +85,27 @@ def test_the_call_of_a_lost_worker_runs_again(workers, tmp_path, capfd):
     assert "step: its worker was lost; started again on" in said and "attempt 1" in said
 
 
+def test_a_call_that_no_worker_is_left_for_is_named(workers, tmp_path, capfd):
+    going = workers.submit(cluster_calls.wait_for, str(tmp_path), "go", label="possible")
+    waiting = workers.submit(cluster_calls.double, 1, label="waiting", resources={"GPU": 1})
+    first_attempt(tmp_path)[1].kill()
+    said = []
+
+    def told():
+        said.append(capfd.readouterr().err)
+        return "no worker is left" in "".join(said)
+
+    try:
+        wait_until(told)
+    finally:  # else the cluster would wait for it for ever
+        (tmp_path / "go").touch()
+    start = f"`.venv/bin/dask worker {workers.address} --resources GPU=1`"
+    assert f"  waiting: no worker is left for it; it waits for one ({start})" in "".join(said)
+    assert "possible: no worker" not in "".join(said)
+    assert going.result() == 1
+    waiting.cancel()
+
+
 def test_after_ctrl_c_nothing_goes_on(scheduler, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     with pytest.raises(KeyboardInterrupt), open_cluster(scheduler.scheduler_address) as opened:
@@ -96,7 +117,8 @@ def test_after_ctrl_c_nothing_goes_on(scheduler, tmp_path, monkeypatch):  # noqa
 
 
 def test_a_result_is_not_awaited_for_ever_after_the_client_was_closed(workers, monkeypatch):
-    client = SimpleNamespace(status="running", close=lambda: None)
+    address = SimpleNamespace(address="tcp://here:1")
+    client = SimpleNamespace(status="running", close=lambda: None, scheduler=address)
 
     def result(timeout):
         assert timeout > 0, "Dask's own wait has no end"
@@ -107,7 +129,8 @@ def test_a_result_is_not_awaited_for_ever_after_the_client_was_closed(workers, m
     with monkeypatch.context() as patch:
         patch.setattr(workers, "_client", client)
         workers._finish(future, SimpleNamespace(result=result, status="finished"), "a")
-    with pytest.raises(ClusterError, match="connection to the scheduler was closed"):
+    said = "^a: the connection to the scheduler tcp://here:1 was closed .*Start the scheduler .*: it resumes$"
+    with pytest.raises(ClusterError, match=said):
         future.result(timeout=0)
 
 
