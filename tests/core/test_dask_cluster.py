@@ -17,6 +17,7 @@ import pytest
 
 from fastslow import cli
 from fastslow.core.cluster import dask_cluster as cluster
+from fastslow.core.cluster import worker as cluster_worker
 from fastslow.core.cluster.dask_cluster import open_cluster
 from fastslow.core.cluster.worker import ClusterError
 from fastslow.core.errors import SettingsError
@@ -139,6 +140,14 @@ def test_other_code_is_refused_by_name(workers, monkeypatch):
     monkeypatch.setattr(workers, "_identity", workers._identity | theirs)
     said = "worker .* has other code in .*: notebooks/10_features.ipynb, .*torch .* instead of 1.0"
     with pytest.raises(ClusterError, match=f"{said}.*same checkout and environment"):
+        workers.submit(cluster_calls.double, 1).result()
+
+
+@pytest.mark.parametrize("name", ["python", "pandas", "scipy", "scikit-learn", "lightgbm"])
+def test_another_version_of_what_results_come_from_is_refused_with_both(workers, monkeypatch, name):
+    here = cluster_worker.code_identity()[name]
+    monkeypatch.setattr(workers, "_identity", workers._identity | {name: "0.1"})
+    with pytest.raises(ClusterError, match=f": {name} {here} instead of 0.1. Bring all machines"):
         workers.submit(cluster_calls.double, 1).result()
 
 
