@@ -17,6 +17,7 @@ import pytest
 
 from fastslow import cli
 from fastslow.core.cluster import dask_cluster as cluster
+from fastslow.core.cluster import worker as cluster_worker
 from fastslow.core.cluster.dask_cluster import open_cluster
 from fastslow.core.cluster.worker import ClusterError
 from fastslow.core.errors import SettingsError
@@ -85,6 +86,27 @@ def test_the_call_of_a_lost_worker_runs_again(workers, tmp_path, capfd):
     assert "step: its worker was lost; started again on" in said and "attempt 1" in said
 
 
+def test_a_call_that_no_worker_is_left_for_is_named(workers, tmp_path, capfd):
+    going = workers.submit(cluster_calls.wait_for, str(tmp_path), "go", label="possible")
+    waiting = workers.submit(cluster_calls.double, 1, label="waiting", resources={"GPU": 1})
+    first_attempt(tmp_path)[1].kill()
+    said = []
+
+    def told():
+        said.append(capfd.readouterr().err)
+        return "no worker is left" in "".join(said)
+
+    try:
+        wait_until(told)
+    finally:  # else the cluster would wait for it for ever
+        (tmp_path / "go").touch()
+    start = f"`.venv/bin/dask worker {workers.address} --resources GPU=1`"
+    assert f"  waiting: no worker is left for it; it waits for one ({start})" in "".join(said)
+    assert "possible: no worker" not in "".join(said)
+    assert going.result() == 1
+    waiting.cancel()
+
+
 def test_after_ctrl_c_nothing_goes_on(scheduler, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
     with pytest.raises(KeyboardInterrupt), open_cluster(scheduler.scheduler_address) as opened:
@@ -96,7 +118,8 @@ def test_after_ctrl_c_nothing_goes_on(scheduler, tmp_path, monkeypatch):  # noqa
 
 
 def test_a_result_is_not_awaited_for_ever_after_the_client_was_closed(workers, monkeypatch):
-    client = SimpleNamespace(status="running", close=lambda: None)
+    address = SimpleNamespace(address="tcp://here:1")
+    client = SimpleNamespace(status="running", close=lambda: None, scheduler=address)
 
     def result(timeout):
         assert timeout > 0, "Dask's own wait has no end"
@@ -107,7 +130,8 @@ def test_a_result_is_not_awaited_for_ever_after_the_client_was_closed(workers, m
     with monkeypatch.context() as patch:
         patch.setattr(workers, "_client", client)
         workers._finish(future, SimpleNamespace(result=result, status="finished"), "a")
-    with pytest.raises(ClusterError, match="connection to the scheduler was closed"):
+    said = "^a: the connection to the scheduler tcp://here:1 was closed .*Start the scheduler .*: it resumes$"
+    with pytest.raises(ClusterError, match=said):
         future.result(timeout=0)
 
 
@@ -116,6 +140,14 @@ def test_other_code_is_refused_by_name(workers, monkeypatch):
     monkeypatch.setattr(workers, "_identity", workers._identity | theirs)
     said = "worker .* has other code in .*: notebooks/10_features.ipynb, .*torch .* instead of 1.0"
     with pytest.raises(ClusterError, match=f"{said}.*same checkout and environment"):
+        workers.submit(cluster_calls.double, 1).result()
+
+
+@pytest.mark.parametrize("name", ["python", "pandas", "scipy", "scikit-learn", "lightgbm"])
+def test_another_version_of_what_results_come_from_is_refused_with_both(workers, monkeypatch, name):
+    here = cluster_worker.code_identity()[name]
+    monkeypatch.setattr(workers, "_identity", workers._identity | {name: "0.1"})
+    with pytest.raises(ClusterError, match=f": {name} {here} instead of 0.1. Bring all machines"):
         workers.submit(cluster_calls.double, 1).result()
 
 

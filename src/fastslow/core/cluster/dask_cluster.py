@@ -5,6 +5,7 @@ starts again on another one. Dask is imported where a cluster is opened: one mac
 """
 
 import contextlib
+import logging
 import pickle
 import re
 import socket
@@ -97,12 +98,14 @@ class Cluster(Executor):
         self._topic = f"fastslow-{uuid.uuid4().hex}"
         self._identity = code_identity()
         self._futures: dict[str, Future] = {}
+        self._needs: dict[str, tuple[str, Mapping[str, float]]] = {}  # label and resources of each call
         self._changes = threading.Lock()  # a call's start and end are reported in threads of their own
         runs = resolve("runs")
         runs.mkdir(parents=True, exist_ok=True)
         self._witness = runs / f".{self._topic}"
         self._witness.touch()
         client.subscribe_topic(self._topic, self._started)
+        client.subscribe_topic("all", self._tell_of_lost_workers)
 
     @property
     def address(self) -> str:
@@ -147,6 +150,7 @@ class Cluster(Executor):
             slots=slots,
         )
         key = f"{label.replace(' ', '-')}-{uuid.uuid4().hex}"
+        self._needs[key] = label, resources
         future = self._futures[key] = Future()
         remote = self._client.submit(run_call, call, key=key, pure=False, resources=resources)
         future.add_done_callback(lambda ours: remote.cancel() if ours.cancelled() else None)
@@ -164,6 +168,19 @@ class Cluster(Executor):
         if again:
             print(f"  {label}: its worker was lost; started again on {host}", file=sys.stderr, flush=True)
 
+    async def _tell_of_lost_workers(self, event: tuple[float, dict]) -> None:
+        """Once a worker has left, name the calls that no other can run; Dask waits for another silently."""
+        if event[1].get("action") != "remove-worker":
+            return
+        workers = (await self._client.scheduler.identity(n_workers=-1))["workers"].values()
+        unfinished = [need for key, need in self._needs.items() if not self._futures[key].done()]
+        for label, resources in unfinished:
+            if not any(_has(worker["resources"], resources) for worker in workers):
+                declared = ",".join(f"{name}={amount:.0f}" for name, amount in resources.items())
+                option = f" --resources {declared}" if declared else ""
+                start = f"`.venv/bin/dask worker {self.address}{option}`"
+                print(f"  {label}: no worker is left for it; it waits for one ({start})", file=sys.stderr)
+
     def _finish(self, future: Future, remote: Any, label: str) -> None:
         from distributed import CancelledError, KilledWorker
 
@@ -173,7 +190,7 @@ class Cluster(Executor):
             if not future.running():  # its start may be reported later than its end
                 future.set_running_or_notify_cancel()
         try:
-            value, log = self._result_of(remote)
+            value, log = self._result_of(remote, label)
             print(log, end="", file=sys.stderr, flush=True)
             list_folders(resolve(""))
         except ClusterError as error:
@@ -191,7 +208,7 @@ class Cluster(Executor):
         else:
             future.set_result(value)
 
-    def _result_of(self, remote: Any) -> Any:
+    def _result_of(self, remote: Any, label: str) -> Any:
         """Return the result of a call that has ended.
 
         Dask waits for ever for the result of a client that is closed meanwhile, as after Ctrl-C. Its
@@ -203,7 +220,9 @@ class Cluster(Executor):
             except TimeoutError:
                 if remote.status == "error":  # its own
                     raise
-        raise ClusterError("the connection to the scheduler was closed before the result came")
+        problem = f"{label}: the connection to the scheduler {self.address} was closed before the result came"
+        remedy = "Start the scheduler and its workers again, then the same command: it resumes"
+        raise ClusterError(f"{problem}. {remedy}")
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Cancel what has not started, wait for the rest if asked to, and leave the cluster."""
@@ -214,6 +233,10 @@ class Cluster(Executor):
                 future.exception()
         self._witness.unlink(missing_ok=True)
         self._client.close()
+
+
+def _has(declared: Mapping[str, float], needed: Mapping[str, float]) -> bool:
+    return all(declared.get(name, 0) >= amount for name, amount in needed.items())
 
 
 @contextlib.contextmanager
@@ -247,6 +270,8 @@ def _client(address: str, jobs: int) -> Iterator[Any]:
     except ImportError as error:
         raise SettingsError("cluster", f"{error.name} is not installed; {INSTALL}") from None
     check_scheduler(address)
+    # a lost scheduler is an error of each call, with its remedy; Dask would print a traceback before it
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     with contextlib.ExitStack() as stack:
         if address == SLURM:
             try:

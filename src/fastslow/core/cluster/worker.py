@@ -27,7 +27,9 @@ from fastslow.core.settings import PROJECT
 GPU, MEMORY = "GPU", "MEMORY"
 """Names of the Dask resources for a GPU and for bytes of memory."""
 _USABLE = 0.9  # share of a worker's memory that its calls together may plan with
-_PACKAGES = ("numpy", "torch", "lightgbm", "dask", "distributed")
+_COMPUTING = ("numpy", "pandas", "scipy", "scikit-learn", "torch", "lightgbm")  # what results come from
+_PACKAGES = (*_COMPUTING, "dask", "distributed")
+_PYTHON = "python"
 _LOOK_SECONDS = 0.2  # between two looks at whether a call has ended or was cancelled
 _CHILD = "from fastslow.core.cluster.worker import serve; serve()"
 _TAIL = 20  # lines of a died process's output that are shown
@@ -55,7 +57,7 @@ def code_identity() -> dict[str, str]:
     """Return versions and the digests of what steps run, sources and notebooks; machines must agree."""
     files = [*PROJECT.glob("src/fastslow/**/*.py"), *PROJECT.glob("notebooks/*.ipynb")]
     versions = {name: version(name).partition("+")[0] for name in _PACKAGES}  # torch +cpu and +cu130 agree
-    python = {"python": ".".join(map(str, sys.version_info[:2]))}
+    python = {_PYTHON: ".".join(map(str, sys.version_info[:2]))}
     return python | versions | {str(f.relative_to(PROJECT)): file_digest(f)[:16] for f in sorted(files)}
 
 
@@ -150,7 +152,8 @@ def _require_same(call: Call, who: str) -> None:
     there = call.identity
     differ = [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
     if differ:
-        named = [f"{n} {here.get(n)} instead of {there.get(n)}" if n in _PACKAGES else n for n in differ[:4]]
+        versions = {_PYTHON, *_PACKAGES}
+        named = [f"{n} {here.get(n)} instead of {there.get(n)}" if n in versions else n for n in differ[:4]]
         more = f" and {len(differ) - 4} more" if len(differ) > 4 else ""
         problem = f"{who} has other code in {PROJECT}: {', '.join(named)}{more}"
         raise ClusterError(f"{problem}. Bring all machines to the same checkout and environment")
