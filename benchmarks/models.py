@@ -36,7 +36,7 @@ from fastslow.networks.training.train import Training
 from fastslow.steps.network import graphs_of
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.training_groups import training_groups
-from fastslow.workflow.presets import preset_settings
+from fastslow.workflow.settings.sections import preset_settings
 from fastslow.workflow.steps import parse_overrides
 
 TABLE = {"hours": 0.2, "commands": (("--threads", "1", "--seeds", "1"),)}

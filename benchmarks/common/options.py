@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from common.graph_files import REAL
-from fastslow.workflow.presets import NetworkSection, preset_settings
+from fastslow.workflow.settings.sections import NetworkSection, preset_settings
 from fastslow.workflow.steps import parse_overrides
 
 
@@ -80,7 +80,7 @@ def our_settings(options: argparse.Namespace, step: str) -> dict:
 def network_settings(preset: str, overrides: dict[str, dict], scope: str) -> tuple[dict, str]:
     """Return the settings of a preset's networks of a scope, and whose train graphs they learn from.
 
-    Arguments as for :func:`fastslow.workflow.presets.preset_settings`.
+    Arguments as for :func:`fastslow.workflow.settings.sections.preset_settings`.
     """
     settings = preset_settings(preset, overrides, "gnn", scope)
     train_on = settings.pop("train_on", NetworkSection.model_fields["train_on"].default)

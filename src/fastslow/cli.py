@@ -85,7 +85,7 @@ _RUN_EXAMPLES = (
 _RUN = "fastslow.workflow.run:run"
 
 
-_RUN_SETTINGS = "fastslow.workflow.run_settings:RunSettings"
+_RUN_SETTINGS = "fastslow.workflow.settings.run_settings:RunSettings"
 
 
 def _stage(target: str, summary: str, **fixed) -> Command:
@@ -400,7 +400,7 @@ class _Parser(argparse.ArgumentParser):
         is_run = command.settings == _RUN_SETTINGS
         preset = command.fixed.get("preset") or command.defaults.get("preset", "sample")
         if is_run:
-            classes |= _load("fastslow.workflow.presets:SECTIONS")
+            classes |= _load("fastslow.workflow.settings.sections:SECTIONS")
         if command.main and not self.everything:
             main = [name for name in command.main.split() if name not in command.fixed]
             text += "\nmain settings, each as NAME=VALUE or --NAME VALUE:\n"
@@ -416,13 +416,15 @@ class _Parser(argparse.ArgumentParser):
         text += setting_lines(classes.pop(""), hidden=command.fixed, defaults=command.defaults)
         if is_run:
             text += f"\nThe defaults of the steps below are the preset {preset}'s, for layout.\n"
-            hidden = _load("fastslow.workflow.presets:SET_BY_THE_WORKFLOW")
+            hidden = _load("fastslow.workflow.settings.sections:SET_BY_THE_WORKFLOW")
             for section, settings in classes.items():
                 text += f"\nsettings of {section}, each as {section}.NAME=VALUE:\n"
                 defaults = _step_defaults(preset, section, "layout")
                 text += setting_lines(settings, hidden=hidden, defaults=defaults)
             text += "\npublished baselines, each as preset=NAME (docs/baselines.md):\n"
-            for baseline, published in _load("fastslow.workflow.published_presets:PUBLISHED").items():
+            for baseline, published in _load(
+                "fastslow.workflow.settings.published_presets:PUBLISHED"
+            ).items():
                 lines = [f"  {baseline}  ({', '.join(published.kinds)})", *_wrapped(published.what, 6)]
                 text += "\n".join(lines) + "\n"
         return text
@@ -430,7 +432,9 @@ class _Parser(argparse.ArgumentParser):
 
 def _step_defaults(preset: str, step: str, scope: str) -> dict[str, Any]:
     """Return the settings of a step that a preset sets, by name; others have the defaults of their class."""
-    settings: dict[str, Any] = _load("fastslow.workflow.presets:preset_settings")(preset, {}, step, scope)
+    settings: dict[str, Any] = _load("fastslow.workflow.settings.sections:preset_settings")(
+        preset, {}, step, scope
+    )
     return settings
 
 

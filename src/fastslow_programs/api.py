@@ -15,7 +15,7 @@ from fastslow.core.settings import find_typed, path_text
 from fastslow.core.shown import Shown
 from fastslow.evaluation.leaderboard import Leaderboard, LeaderboardSettings
 from fastslow.evaluation.leaderboard import leaderboard as read_leaderboard
-from fastslow.workflow.presets import PACKAGED
+from fastslow.workflow.settings.presets import PACKAGED
 from fastslow_programs.compiler.tuned import load_tuned as load_tuned  # of the interface
 from fastslow_programs.program.convert import ConvertedProgram, make_program, summarise, write_conversion
 from fastslow_programs.program.graph_picture import plot_graph
@@ -187,7 +187,7 @@ def submit(**settings: Any) -> Leaderboard:
         StepError: A notebook failed.
     """
     from fastslow.workflow.run import run
-    from fastslow.workflow.run_settings import RunSettings
+    from fastslow.workflow.settings.run_settings import RunSettings
 
     run(RunSettings(**as_typed(settings)))
     return leaderboard()

@@ -13,8 +13,8 @@ from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.features.configs.default_layouts import default_file
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
+from fastslow.workflow.begun_run import make_plan
 from fastslow.workflow.run import RunSettings, run
-from fastslow.workflow.run_settings import make_plan
 from fastslow.workflow.steps import parse_overrides
 from helpers.bad_files import ANY_FILE, DOOR, refused, replace
 from helpers.cases import cases

@@ -16,7 +16,7 @@ from fastslow.features.graph import trainable
 from fastslow.runs.features_folder import Features
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.network_settings import TrainSettings
-from fastslow.workflow.presets import preset_settings
+from fastslow.workflow.settings.sections import preset_settings
 from fastslow.workflow.steps import parse_overrides
 from helpers.scalers import fit_scaler
 from helpers.workspace import cut_sample

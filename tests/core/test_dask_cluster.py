@@ -23,7 +23,7 @@ from fastslow.core.cluster.worker import ClusterError
 from fastslow.core.errors import SettingsError
 from fastslow.core.memory import STEP_CORES, STEP_MEMORY, machine_memory
 from fastslow.core.settings import resolve
-from fastslow.workflow.run_settings import RunSettings
+from fastslow.workflow.settings.run_settings import RunSettings
 from helpers import cluster_calls
 from helpers.cases import cases
 from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)

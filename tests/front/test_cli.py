@@ -16,9 +16,9 @@ from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Settings
 from fastslow.evaluation.compare import CompareSettings
 from fastslow.steps.ranker_settings import RankerSettings
-from fastslow.workflow.presets import SECTIONS, SET_BY_THE_WORKFLOW, NetworkSection, preset_settings
-from fastslow.workflow.published_presets import PUBLISHED
 from fastslow.workflow.run import KAGGLE_HOURS, ON_KAGGLE
+from fastslow.workflow.settings.published_presets import PUBLISHED
+from fastslow.workflow.settings.sections import SECTIONS, SET_BY_THE_WORKFLOW, NetworkSection, preset_settings
 from helpers.cases import cases
 from helpers.dot_module import varied_module
 

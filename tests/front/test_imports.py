@@ -231,6 +231,8 @@ def test_help_and_a_refusal_wait_for_no_large_library():
     code = f"""
 import contextlib, sys
 from fastslow.cli import main
+assert main(["submit", "preset=samle"]) == 1
+assert not {{"pandas", "scipy"}} & sys.modules.keys()
 for name in {COMMANDS}:
     assert main([name, "--no_such=1"]) == 1
     with contextlib.suppress(SystemExit):

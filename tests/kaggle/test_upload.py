@@ -18,7 +18,8 @@ from fastslow.kaggle import upload as upload_module
 from fastslow.kaggle.provenance import GOOGLE, KAGGLE, PROVENANCE, read_row_orders, record_provenance
 from fastslow.kaggle.upload import upload
 from fastslow.workflow import run
-from fastslow.workflow.run_settings import RunSettings, resume
+from fastslow.workflow.begun_run import resume
+from fastslow.workflow.settings.run_settings import RunSettings
 from helpers.kaggle_stub import KaggleStub, call_here, clean_environment
 
 pytestmark = pytest.mark.usefixtures("undrawn")

@@ -17,7 +17,8 @@ from fastslow.runs.scalers import SCALERS, read_scaler
 from fastslow.runs.trained_network import WEIGHTS
 from fastslow.steps.network import begin_training, train_gnn
 from fastslow.steps.network_settings import TrainSettings
-from fastslow.workflow.run_settings import RunSettings, make_plan
+from fastslow.workflow.begun_run import make_plan
+from fastslow.workflow.settings.run_settings import RunSettings
 from helpers.cases import cases
 from helpers.good_artifacts import change_json, reseal
 from helpers.runs import NAMES, make_features

@@ -16,7 +16,7 @@ from fastslow.runs import packaged
 from fastslow.runs.predictions import read_predictions
 from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import read_unseen
-from fastslow.workflow.presets import PACKAGED
+from fastslow.workflow.settings.presets import PACKAGED
 from fastslow_programs.ranking.models import read_models, runs_folder
 from fastslow_programs.ranking.settings import RankSettings
 from fastslow_programs.ranking.trust import Seen

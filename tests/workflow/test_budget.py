@@ -26,9 +26,10 @@ from fastslow.steps import ranker
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.workflow import budget, execution, run, speed
+from fastslow.workflow.begun_run import add_chosen, make_plan, resume
 from fastslow.workflow.budget import Choice, Model, choose, plan_hours
 from fastslow.workflow.job_plan import PlannedPool, Resources
-from fastslow.workflow.run_settings import RunSettings, add_chosen, make_plan, resume
+from fastslow.workflow.settings.run_settings import RunSettings
 from fastslow.workflow.speed import Speed, measure
 from helpers.workspace import environment
 

@@ -23,7 +23,8 @@ from fastslow.steps.ensemble import build_ensemble
 from fastslow.steps.network import train_gnn
 from fastslow.steps.ranker import train_ranker
 from fastslow.steps.ranker_settings import RankerSettings
-from fastslow.workflow.run_settings import RunSettings, make_plan
+from fastslow.workflow.begun_run import make_plan
+from fastslow.workflow.settings.run_settings import RunSettings
 
 FOLDS = 2
 SLUG = "tile-xla"

@@ -16,8 +16,9 @@ from fastslow.steps.ensemble import build_ensemble
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.submission import make_submission
 from fastslow.views.feature_figures import plot_configurations
+from fastslow.workflow.begun_run import make_plan
 from fastslow.workflow.execution import run_steps
-from fastslow.workflow.run_settings import RunSettings, make_plan
+from fastslow.workflow.settings.run_settings import RunSettings
 from helpers.cases import cases
 from helpers.good_artifacts import change_json, reseal
 

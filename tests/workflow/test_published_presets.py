@@ -11,7 +11,7 @@ from fastslow.runs.predictions import read_predictions
 from fastslow.runs.trained_network import TrainedNetwork
 from fastslow.steps.features import build_features
 from fastslow.steps.network import train_gnn
-from fastslow.workflow.published_presets import PUBLISHED
+from fastslow.workflow.settings.published_presets import PUBLISHED
 from fastslow.workflow.steps import Plan, parse_overrides
 from helpers.cases import cases
 from helpers.workspace import cut_sample

@@ -13,7 +13,8 @@ from fastslow.kaggle import provenance
 from fastslow.runs.predictions import read_predictions
 from fastslow.runs.run_manifest import find_members, read_run_manifest
 from fastslow.workflow import run
-from fastslow.workflow.run_settings import RunSettings, make_plan, resume
+from fastslow.workflow.begun_run import make_plan, resume
+from fastslow.workflow.settings.run_settings import RunSettings
 from fastslow.workflow.steps import MODELS
 from helpers.workspace import TINY
 

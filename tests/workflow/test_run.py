@@ -26,9 +26,9 @@ from fastslow.evaluation.submission_record import read_submission_record
 from fastslow.evaluation.training_files import notebook_seconds
 from fastslow.workflow import execution
 from fastslow.workflow import run as workflow
-from fastslow.workflow.presets import SECTIONS
-from fastslow.workflow.run_settings import make_plan
-from fastslow.workflow.steps import MODELS, STAGES
+from fastslow.workflow.begun_run import make_plan
+from fastslow.workflow.settings.presets import MODELS, STAGES
+from fastslow.workflow.settings.sections import SECTIONS
 from helpers.cases import cases
 from helpers.workspace import SERIAL, command, environment, stopped
 

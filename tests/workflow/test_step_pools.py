@@ -7,10 +7,11 @@ import pytest
 
 from fastslow import cli
 from fastslow.workflow import step_pools
+from fastslow.workflow.begun_run import make_plan
 from fastslow.workflow.execution import run_steps
 from fastslow.workflow.job_plan import Need
 from fastslow.workflow.outlook import look
-from fastslow.workflow.run_settings import RunSettings, make_plan
+from fastslow.workflow.settings.run_settings import RunSettings
 from fastslow.workflow.step_pools import ClusterPool
 from helpers.cases import cases
 from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)

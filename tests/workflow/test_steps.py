@@ -8,10 +8,12 @@ from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import SettingsError
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
-from fastslow.workflow.presets import BASE, PRESETS, SECTIONS, preset_settings
-from fastslow.workflow.published_presets import PUBLISHED
-from fastslow.workflow.run_settings import RunSettings, make_plan
-from fastslow.workflow.steps import MODELS, STAGES, Plan, parse_overrides
+from fastslow.workflow.begun_run import make_plan
+from fastslow.workflow.settings.presets import BASE, MODELS, PRESETS, STAGES
+from fastslow.workflow.settings.published_presets import PUBLISHED
+from fastslow.workflow.settings.run_settings import RunSettings
+from fastslow.workflow.settings.sections import SECTIONS, preset_settings
+from fastslow.workflow.steps import Plan, parse_overrides
 from helpers.cases import cases
 
 LAYOUTS = [c.slug for c in COLLECTIONS if c.kind == "layout"]

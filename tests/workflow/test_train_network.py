@@ -9,7 +9,7 @@ from fastslow.core.settings import resolve
 from fastslow.steps import network as network_step
 from fastslow.steps.features import FeatureSettings, build_features
 from fastslow.steps.network import train_gnn
-from fastslow.workflow.run_settings import make_plan
+from fastslow.workflow.begun_run import make_plan
 from fastslow.workflow.train_network import NetworkRunSettings
 from helpers.competition_files import write_data_root
 

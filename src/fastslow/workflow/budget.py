@@ -11,7 +11,7 @@ from fastslow.core.memory import STEP_CORES, STEP_MEMORY
 from fastslow.core.tables import table_text
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.workflow.job_plan import machine_resources, share_cores
-from fastslow.workflow.presets import RULES
+from fastslow.workflow.settings.presets import RULES
 from fastslow.workflow.speed import SEGMENTS, Speed, measure
 from fastslow.workflow.steps import Plan, Step
 

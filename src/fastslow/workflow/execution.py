@@ -33,8 +33,9 @@ from fastslow.steps.features import FeatureSettings
 from fastslow.workflow.forked_kernels import FEWER
 from fastslow.workflow.job_plan import PlannedKernel, StepPool
 from fastslow.workflow.outlook import look
+from fastslow.workflow.settings.presets import STAGES
 from fastslow.workflow.step_pools import step_pool
-from fastslow.workflow.steps import STAGES, Plan, Step
+from fastslow.workflow.steps import Plan, Step
 
 FAILED = "failed.ipynb"
 PAUSE_SECONDS = 2.0  # between two looks at what is running
@@ -117,7 +118,7 @@ def run_steps(steps: list[Step], jobs: int, cluster: str = "") -> None:
         steps: In the order of their stages.
         jobs: Maximum number of notebooks that run in parallel; 0: planned by their needs.
         cluster: Dask cluster that runs them, see
-            :class:`~fastslow.workflow.run_settings.RunSettings`; empty for this machine.
+            :class:`~fastslow.workflow.settings.run_settings.RunSettings`; empty for this machine.
 
     Raises:
         StepError: A notebook failed; those running beside it are finished first.

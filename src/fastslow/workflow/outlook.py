@@ -13,8 +13,8 @@ from fastslow.evaluation.training_files import NOTEBOOK, notebook_seconds
 from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.steps.training_groups import trained_together
-from fastslow.workflow.presets import HOURS
-from fastslow.workflow.steps import STAGES, Step
+from fastslow.workflow.settings.presets import HOURS, STAGES
+from fastslow.workflow.steps import Step
 
 _MOST_NAMED = 3  # steps that another one waits for
 _LENGTHS = ("epochs", "num_iterations")  # settings to which the time of a training is proportional

@@ -28,9 +28,10 @@ from fastslow.features.nodes.protobuf import require_protobufs
 from fastslow.steps.ensemble import EnsembleSettings
 from fastslow.steps.features import FeatureSettings, recipe_settings
 from fastslow.steps.network_settings import TrainSettings, differences
+from fastslow.workflow.begun_run import add_chosen, begin, begun_with, make_plan, resume
 from fastslow.workflow.outlook import look, print_outlook, print_wrapped
-from fastslow.workflow.presets import MODELS, PACKAGED, RULES
-from fastslow.workflow.run_settings import RunSettings, add_chosen, begin, begun_with, make_plan, resume
+from fastslow.workflow.settings.presets import MODELS, PACKAGED, RULES
+from fastslow.workflow.settings.run_settings import RunSettings
 from fastslow.workflow.steps import Plan, Step, check_data, parse_overrides
 
 ON_KAGGLE = "on-kaggle"  # name of a run there

@@ -18,18 +18,9 @@ from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.steps.submission import SubmissionSettings
 from fastslow.steps.training_groups import TRAIN_ON, training_groups
-from fastslow.workflow.presets import (
-    MODELS,
-    PACKAGED,
-    SCOPES,
-    SECTIONS,
-    preset_seeds,
-    preset_settings,
-    sections_of,
-    trained_models,
-)
+from fastslow.workflow.settings.presets import MODELS, PACKAGED, STAGES, preset_seeds, trained_models
+from fastslow.workflow.settings.sections import SCOPES, SECTIONS, preset_settings, sections_of
 
-STAGES = ("features", "train", "ensemble", "submission")
 VALID_CONFIGS = 1000
 """Configurations of a valid program that trained models predict: as many as a published test program has. All
 of a published valid program, 56,534 in the mean for nlp, would take most of the time."""

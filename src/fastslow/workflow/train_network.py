@@ -3,7 +3,8 @@
 from fastslow.core.errors import SettingsError
 from fastslow.core.settings import Unread
 from fastslow.steps.network_settings import TrainSettings
-from fastslow.workflow.run_settings import RunSettings, begin, resume
+from fastslow.workflow.begun_run import begin, resume
+from fastslow.workflow.settings.run_settings import RunSettings
 
 
 class NetworkRunSettings(RunSettings):

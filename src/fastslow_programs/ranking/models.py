@@ -14,7 +14,7 @@ from fastslow.evaluation.run_record import is_rehearsal
 from fastslow.runs.packaged import describe_packaged, packaged_models
 from fastslow.runs.run_manifest import find_members, find_run, read_run_manifest
 from fastslow.steps.finished_run import FinishedRun
-from fastslow.workflow.presets import PACKAGED
+from fastslow.workflow.settings.presets import PACKAGED
 from fastslow_programs.ranking.trust import Seen
 
 _BEHIND = 0.05  # of the mean valid score: repeated trainings of one recipe differ by less

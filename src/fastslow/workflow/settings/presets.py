@@ -4,21 +4,13 @@ A preset maps a section to settings. A section is a step (``features``, ``gnn``,
 alone or with a scope: a kind (``gnn.tile``), a source (``gnn.layout-xla``) or a collection
 (``gnn.layout-xla-random``). The narrower one takes precedence.
 
-``gnn`` has one setting that its notebook does not have, see :class:`NetworkSection`.
+Plain data: a misspelt word raises an error before the libraries of the steps are imported.
 """
 
 import itertools
-from typing import ClassVar, Literal
 
-from fastslow.competition.catalog import COLLECTIONS
 from fastslow.core.errors import SettingsError
-from fastslow.core.settings import Settings
-from fastslow.steps.ensemble import EnsembleSettings
-from fastslow.steps.features import FeatureSettings
-from fastslow.steps.network_settings import TrainSettings
-from fastslow.steps.ranker_settings import RankerSettings
-from fastslow.steps.training_groups import TRAIN_ON
-from fastslow.workflow.published_presets import PUBLISHED
+from fastslow.workflow.settings.published_presets import PUBLISHED
 
 BASE: dict[str, dict] = {
     # a kernel is small and its graph is embedded once: more layers and graphs a step are affordable
@@ -81,6 +73,8 @@ PRESETS: dict[str, dict[str, dict]] = {
 }
 
 
+STAGES = ("features", "train", "ensemble", "submission")
+"""What a run does, in this order; an upload comes after it."""
 MODELS = {"layout": ("gnn", "ranker"), "tile": ("gnn", "ranker")}
 """Every model, by kind."""
 PACKAGED = "package"  # in place of a folder of trained models: those in the package
@@ -130,83 +124,3 @@ def trained_models(preset: str, chosen: str = "") -> dict[str, tuple[str, ...]]:
         raise SettingsError("models", problem)
     kept = {kind: tuple(model for model in models if model in names) for kind, models in every.items()}
     return {kind: models for kind, models in kept.items() if models}
-
-
-class NetworkSection(TrainSettings):
-    """Settings of section ``gnn``: the settings of the network notebook, and which networks are trained."""
-
-    layout_only: ClassVar[tuple[str, ...]] = (*TrainSettings.layout_only, "train_on")
-
-    train_on: Literal[*TRAIN_ON] = "layout"
-    """Layout only. Whose train graphs one network learns from: of one ``collection``, of both searches of a
-    ``source`` (xla or nlp), or of every ``layout`` collection. The network predicts for all of them."""
-
-
-SECTIONS: dict[str, type[Settings]] = {
-    "features": FeatureSettings,
-    "gnn": NetworkSection,
-    "ranker": RankerSettings,
-    "ensemble": EnsembleSettings,
-}
-"""Settings of every section of the presets and of the command line: a step each."""
-SET_BY_THE_WORKFLOW = (
-    "features",
-    "runs",
-    "folder",
-    "collection",
-    "data_root",
-    "kind",
-    "seed",
-    "train",
-    "trained",
-)
-"""Settings of these that a run sets itself."""
-
-
-SCOPES = tuple(
-    dict.fromkeys(
-        "-".join(parts[:length])
-        for parts in (collection.slug.split("-") for collection in COLLECTIONS)
-        for length in range(1, len(parts) + 1)
-    )
-)
-"""Scopes that a section may be restricted to: a kind, a source, a collection."""
-
-
-def sections_of(step: str, scope: str) -> list[str]:
-    """Return the sections that a step of a scope reads, from the general to the particular."""
-    parts = scope.split("-")
-    return [step, *(f"{step}.{'-'.join(parts[:length])}" for length in range(1, len(parts) + 1))]
-
-
-def preset_settings(preset: str, overrides: dict[str, dict], step: str, scope: str) -> dict:
-    """Return the settings of one step; overrides take precedence over the preset, and that over ``BASE``.
-
-    What the preset sets and the chosen settings make unread is left out, such as the pairs of ``pairwise``
-    where another objective is chosen.
-
-    Args:
-        preset: Name of a preset.
-        overrides: Settings by section, as in a preset.
-        step: ``features``, ``gnn``, ``ranker`` or ``ensemble``.
-        scope: One of ``SCOPES``: the collection, or what the collections that are trained together share.
-
-    Raises:
-        SettingsError: There is no such preset.
-    """
-    if preset not in PRESETS:
-        raise SettingsError("preset", f"{preset!r} is none of {', '.join(PRESETS)}")
-    chosen = _of_step(overrides, step, scope)
-    given = _of_step(BASE, step, scope) | _of_step(PRESETS[preset], step, scope) | chosen
-    settings = SECTIONS[step]
-    kind = {"kind": scope.partition("-")[0]} if "kind" in settings.model_fields else {}
-    unread = settings.unread_of({**given, **kind})
-    return {name: value for name, value in given.items() if name in chosen or name not in unread}
-
-
-def _of_step(sections: dict[str, dict], step: str, scope: str) -> dict:
-    """Return what sections set for a step, the narrower one last."""
-    settings: dict = {}
-    for section in sections_of(step, scope):
-        settings |= sections.get(section, {})
-    return settings
