@@ -150,6 +150,8 @@ def test_what_is_written_is_read_back(tmp_path_factory, counts):
     [
         csv_text(),
         csv_text().replace("\n", "\r\n"),
+        csv_text() + "\n\n",
+        csv_text().replace("\n", "\r\n") + "\r\n",
         csv_text().replace("\n", "\r"),
         "\ufeff" + csv_text(),
         csv_text().rstrip("\n"),

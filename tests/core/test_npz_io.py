@@ -52,6 +52,17 @@ def test_a_zip_archive_of_other_files_is_named_as_one(tmp_path):
         read_headers(write_member(tmp_path / "x.npz", "program.hlo", b"HloModule m"))
 
 
+def test_other_files_beside_the_arrays_do_not_count(tmp_path):
+    """An npz that a file manager packed again has such files; numpy reads it, too."""
+    np.savez(tmp_path / "x.npz", one=np.arange(3), two=np.ones(2))
+    with zipfile.ZipFile(tmp_path / "x.npz", "a") as archive:
+        for name in ("README.txt", ".DS_Store", "folder/", "__MACOSX/._one.npy"):
+            archive.writestr(name, b"\0\x05\x16\x07" * 30)
+    assert list(read_headers(tmp_path / "x.npz", whole=True)) == ["one", "two"]
+    read = read_arrays(tmp_path / "x.npz")
+    assert list(read) == ["one", "two"] and read["one"].tolist() == [0, 1, 2]
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_an_array_that_is_twice_in_a_file_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:

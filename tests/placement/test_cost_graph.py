@@ -162,6 +162,15 @@ def test_a_competition_file_gives_the_graph_of_its_program(module, tmp_path):
         assert from_file.uncounted_loops == 1, "a file of the competition has no trip counts"
 
 
+@cases("name", ["small", "SMALL.NPZ", "small.npz.copy"])
+def test_a_competition_file_is_known_by_its_content(name, tmp_path):
+    """As rank and tune know it."""
+    np.savez(tmp_path / "x.npz", **graph_arrays(small_module(3)))
+    expected = read_cost_graph(tmp_path / "x.npz", DEVICE)
+    renamed = (tmp_path / "x.npz").rename(tmp_path / name)
+    assert read_cost_graph(renamed, DEVICE).seconds.tolist() == expected.seconds.tolist()
+
+
 @cases("seed", range(8))
 def test_contracting_keeps_work_and_never_makes_a_cycle(seed):
     graph = random_graph(seed, count=12)

@@ -76,9 +76,15 @@ def test_a_constraint_may_divide_by_what_an_earlier_one_keeps_from_0(tmp_path):
         "tile ** 2 + unroll ** 2 < 5000",
         "2 ** unroll < tile * 4",
         "(flag == '') & (tile in [64, 16]) | (fuse == 0)",
+        "tile in [64, unroll] or unroll not in (1, -2)",
+        "fuse + (tile > 64) <= 1",
+        "(fuse) + fuse+ (flag != '' ) < 3",
+        "unroll * fuse - (tile == 16) >= 1",
+        "-fuse < 0 or True + fuse == 2",
+        "fuse ** unroll == (fuse or tile == 16)",
     ],
 )
-def test_powers_lists_and_joined_comparisons_may_be_used(tmp_path, constraint):
+def test_powers_lists_truths_and_joined_comparisons_may_be_used(tmp_path, constraint):
     """Against Python."""
     user_space = UserSpace(space_of(tmp_path, constraints=[constraint]))
     names = [dict(zip(CHOICES, values, strict=True)) for values in itertools.product(*CHOICES.values())]
@@ -164,6 +170,11 @@ def test_few_configurations_of_many_combinations_are_listed(tmp_path):
         ({"constraints": ["tile // 0 > 1"]}, "ZeroDivisionError: 0 is 0 for some options"),
         ({"constraints": ["tile % (unroll - 1) == 0"]}, "unroll - 1 is 0 for some options: exclude them"),
         ({"constraints": ["tile / (tile - 16) > 1"]}, "tile - 16 is 0 for some options"),
+        ({"constraints": ["flag in '--fast'"]}, r"in wants a list, such as \[16, 32\], not '--fast'"),
+        ({"constraints": ["unroll in tile"]}, "in wants a list, .* not tile"),
+        ({"constraints": ["tile not in [unroll * 2, 16]"]}, r"unroll \* 2 is computed in the list"),
+        ({"constraints": ["tile in [[16, 32]]"]}, r"\[16, 32\] is computed in the list"),
+        ({"constraints": ["tile in [unroll]"]}, r"\[unroll\] is a list of one name: use =="),
         ({"constraints": ["tile <"]}, "constraint 'tile <': SyntaxError"),
         ({"constraints": ["tile * 2 ** 60 * unroll > 0"]}, "OverflowError: its numbers are too large"),
         (

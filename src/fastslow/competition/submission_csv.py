@@ -53,8 +53,8 @@ def format_submission(
     return "".join(f"{line}\n" for line in [HEADER, *(lines[key] for key in sorted(lines))]).encode()
 
 
-def read_lines(path: Path) -> list[str]:
-    """Read the lines of a text file, without line ends; a DataError if it is empty or no UTF-8."""
+def read_lines(path: Path, blank_end: bool = False) -> list[str]:
+    """Read lines, without blank ones at a ``blank_end``; a DataError if the file is empty or no UTF-8."""
     check_regular(path, MAX_TEXT_BYTES)
     try:
         data = Path(path).read_bytes()
@@ -68,7 +68,8 @@ def read_lines(path: Path) -> list[str]:
         line = data.count(b"\n", 0, error.start) + 1
         raise DataError(path, f"line {line}: not UTF-8", "Save it as plain UTF-8") from None
     end = "\n" if "\n" in text else "\r"
-    return [line.removesuffix("\r") for line in text.removesuffix(end).split(end)]
+    text = text.rstrip("\r\n") if blank_end else text.removesuffix(end)
+    return [line.removesuffix("\r") for line in text.split(end)]
 
 
 def read_rows(path: Path) -> dict[str, tuple[int, str]]:
@@ -77,7 +78,7 @@ def read_rows(path: Path) -> dict[str, tuple[int, str]]:
     Raises:
         DataError: A row has not two columns, or an ID has two rows; the message names the line.
     """
-    header, *lines = read_lines(path)
+    header, *lines = read_lines(path, blank_end=True)
     if header.replace('"', "") != HEADER:
         remedy = f"The first line is {HEADER}; pandas writes it with to_csv(index=False)"
         raise DataError(path, f"line 1: the header is {header[:80]!r}", remedy)
@@ -106,10 +107,8 @@ def sample_lines(data_root: Path) -> dict[str, int]:
     if not is_there(path, MAX_TEXT_BYTES):
         return {}
     lines = {row_id: number for row_id, (number, _) in read_rows(path).items()}
-    foreign = [row_id for row_id in lines if collection_of(row_id) is None]
+    foreign = [f"line {number}: {row_id!r}" for row_id, number in lines.items() if not collection_of(row_id)]
     if foreign or not lines:
-        problem = "no rows"
-        if foreign:
-            problem = f"line {lines[foreign[0]]}: {foreign[0]!r} belongs to no collection"
+        problem = f"{foreign[0]} belongs to no collection" if foreign else "no rows"
         raise DataError(path, problem, "Take the file of the competition predict-ai-model-runtime")
     return lines

@@ -66,17 +66,21 @@ def _opened(path: Path, remedy: str = "") -> Iterator[zipfile.ZipFile]:
     check_regular(path)
     published = "npz_all" in Path(path).absolute().parts
     again = "delete it and run `make data` again" if published else "write or copy it again"
-    missing = remedy or (
-        "Run `make data` again" if published else "Check its name, or write or copy it again"
-    )
+    missing = remedy or ("Run `make data` again" if published else f"Check its name, or {again}")
     remedy = remedy or f"The file is truncated or corrupt: {again}"
     with readable(path, remedy, missing), zipfile.ZipFile(path) as archive:
         name, times = Counter(archive.namelist()).most_common(1)[0] if archive.namelist() else ("", 1)
         if times > 1:
             raise DataError(path, f"{name} is in it {times} times, and it is unclear which counts", remedy)
-        if not any(member.endswith(".npy") for member in archive.namelist() or [".npy"]):
+        if archive.namelist() and not _keys(archive):
             raise DataError(path, "is a zip archive without arrays, no npz file", "Unpack it")
         yield archive
+
+
+def _keys(archive: zipfile.ZipFile) -> list[str]:
+    """Return the names of the arrays; other files do not count, nor copies that macOS packs beside each."""
+    names = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
+    return [name.removesuffix(".npy") for name in names if name.endswith(".npy")]
 
 
 @contextmanager
@@ -134,8 +138,7 @@ def read_headers(path: Path, whole: bool = False) -> dict[str, Header]:
     """
     headers = {}
     with _opened(path) as archive:
-        for name in archive.namelist():
-            key = name.removesuffix(".npy")
+        for key in _keys(archive):
             with _member(archive, key) as (member, header):
                 headers[key] = header
                 while whole and member.read(CHUNK_BYTES):
@@ -180,9 +183,7 @@ def read_arrays(path: Path, keys: Iterable[str] | None = None, remedy: str = "")
     """
     arrays = {}
     with _opened(path, remedy) as archive:
-        if keys is None:
-            keys = [name.removesuffix(".npy") for name in archive.namelist()]
-        for key in keys:
+        for key in _keys(archive) if keys is None else keys:
             with _member(archive, key) as (member, header):
                 size = math.prod(header.shape) * header.dtype.itemsize
                 if size > MAX_ARRAY_BYTES:
@@ -225,8 +226,7 @@ def stream_rows(path: Path, key: str, chunk_bytes: int = CHUNK_BYTES) -> Iterato
     """
     with _opened(path) as archive, _member(archive, key) as (member, header):
         if header.fortran_order:
-            problem = f"{key} is stored column by column"
-            raise DataError(path, problem, "Save it again with numpy.ascontiguousarray")
+            raise DataError(path, f"{key} is stored column by column", "Save it with numpy.ascontiguousarray")
         rows, *row = header.shape
         row_bytes = math.prod(row) * header.dtype.itemsize
         step = max(1, chunk_bytes // max(1, row_bytes))

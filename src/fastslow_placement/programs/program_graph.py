@@ -1,5 +1,6 @@
 """Cost graphs from the competition's npz files, and from any file that holds a program."""
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,6 @@ def read_cost_graph(path: Path, device: Device) -> CostGraph:
         DataError: The file is missing or of neither kind, or as for :func:`graph_of_module`.
     """
     path = Path(path)
-    if path.suffix == ".npz":
+    if path.suffix == ".npz" or (path.is_file() and zipfile.is_zipfile(path)):  # as rank and tune tell it
         return graph_of_arrays(_read_arrays(path), path, path.stem, device)
     return graph_of_module(read_hlo(path).module, path, Path(unpacked_name(path)).stem, device)

@@ -241,10 +241,30 @@ def _check_constraint(constraint: str, options: dict[str, list]) -> None:
             raise SyntaxError(f"{shown} is no name, number, text, list, comparison or arithmetic")
         if isinstance(node, ast.Name) and node.id not in options:
             raise NameError(f"name {node.id!r} is not defined")
+        if isinstance(node, ast.Compare):
+            _check_lists(node)
         if isinstance(node, ast.BinOp | ast.UnaryOp) and isinstance(node.op, _ARITHMETIC):
             for operand in ast.iter_child_nodes(node):
                 if _is_text_or_list(operand, options):
                     raise TypeError(f"{ast.unparse(operand)} can only be compared")
+
+
+def _check_lists(comparison: ast.Compare) -> None:
+    """Raise SyntaxError where ``in`` has no list of options and names, which pandas answers otherwise.
+
+    To pandas a text is a list of itself, a column is all its values, and a computed entry equals nothing.
+    """
+    for operator, right in zip(comparison.ops, comparison.comparators, strict=True):
+        if isinstance(operator, ast.In | ast.NotIn):
+            shown = ast.unparse(right)
+            if not isinstance(right, ast.List | ast.Tuple):
+                raise SyntaxError(f"in wants a list, such as [16, 32], not {shown}")
+            for entry in right.elts:
+                value = entry.operand if isinstance(entry, ast.UnaryOp) else entry
+                if not isinstance(value, ast.Constant | ast.Name):
+                    raise SyntaxError(f"{ast.unparse(entry)} is computed in the list {shown}: use == and or")
+            if len(right.elts) == 1 and isinstance(right.elts[0], ast.Name):
+                raise SyntaxError(f"{shown} is a list of one name: use ==")
 
 
 def _is_text_or_list(node: ast.AST, options: dict[str, list]) -> bool:
@@ -266,7 +286,8 @@ def _evaluated(constraint: str, columns: dict[str, Any]) -> Any:
     """
 
     def value(text: str) -> Any:
-        return pd.eval(text, engine="python", local_dict=columns, global_dict={})
+        counted_text = _with_truths_as_numbers(text, columns)
+        return pd.eval(counted_text, engine="python", local_dict=columns, global_dict={})
 
     for node in reversed([*ast.walk(_parsed(constraint))]):
         if isinstance(node, ast.BinOp) and isinstance(node.op, _DIVIDES):
@@ -277,9 +298,37 @@ def _evaluated(constraint: str, columns: dict[str, Any]) -> Any:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
             for operand, largest in zip((node.left, node.right), _LARGEST_POWER, strict=True):
                 part = ast.unparse(operand)
-                if np.any(np.abs(value(part)) > largest):
+                if np.any(np.abs(value(part) + 0) > largest):  # a truth as a number, too
                     raise OverflowError(f"{part} is above {largest} in a power: compare smaller numbers")
     return value(constraint)
+
+
+def _with_truths_as_numbers(text: str, columns: dict[str, Any]) -> str:
+    """Return an expression of one line that adds 0 to each truth in arithmetic, which makes it 0 or 1.
+
+    To pandas the sum of two truths is a truth, to Python a number. The text is kept otherwise: a copy that
+    ``ast`` writes has fewer parentheses, and pandas reads ``&`` as ``and``.
+    """
+    insertions: list[tuple[int, bytes]] = []
+    for node in ast.walk(_parsed(text)):
+        if isinstance(node, ast.BinOp | ast.UnaryOp) and isinstance(node.op, _ARITHMETIC):
+            for operand in ast.iter_child_nodes(node):
+                if isinstance(operand, ast.expr) and _may_be_truth(operand, columns):
+                    insertions.append((operand.col_offset, b"(("))
+                    insertions.append((operand.end_col_offset or 0, b") + 0)"))
+    written = text.strip().encode()
+    for place, inserted in sorted(insertions, reverse=True):
+        written = written[:place] + inserted + written[place:]
+    return written.decode()
+
+
+def _may_be_truth(node: ast.expr, columns: dict[str, Any]) -> bool:
+    """Return whether a part of an expression may be true or false: no number, no column of numbers."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, bool)
+    if isinstance(node, ast.Name):
+        return bool(columns[node.id].dtype == bool)
+    return not (isinstance(node, ast.BinOp | ast.UnaryOp) and isinstance(node.op, _ARITHMETIC))
 
 
 def _refuse_overflow(constraint: str, columns: dict[str, Any], fulfilled: Any) -> None:
