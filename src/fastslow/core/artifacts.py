@@ -216,11 +216,16 @@ class Artifact:
 
         Where it is out of date, its manifest goes first, then the manifests of its parts and its damaged
         files. Temporary files of killed runs are removed.
+
+        Raises:
+            DataError: The folder, or a part's, holds the finished work of another step; nothing is removed.
         """
         folders = [self.folder, *sorted(part.folder for part in self.parts)]  # always in the same order
         with contextlib.ExitStack() as locks:
             for folder in folders:
                 locks.enter_context(writer_lock(folder))
+            for artifact in (self, *self.parts):
+                artifact._require_same_step()
             for folder in folders:
                 remove_abandoned(folder)
             for path in self.products:  # a user may have named this folder, with others below it
@@ -229,6 +234,17 @@ class Artifact:
             if not current:
                 self._discard()
             yield not current
+
+    def _require_same_step(self) -> None:
+        """Raise DataError where another step has finished the folder: its work would be lost."""
+        stored = self._stored()
+        if stored is None:
+            return
+        held = stored["settings"]
+        if _step_of(held) != _step_of(self.settings):
+            of = f" ({held.get('model') or 'made'} of {held['collection']})" if "collection" in held else ""
+            problem = f"holds the finished work of another step{of}, which would be lost"
+            raise DataError(self.folder, problem, "Give another folder, or delete this one first")
 
     def _discard(self) -> None:
         """Remove the manifests, and what is damaged: a builder that keeps whole files must not keep it."""
@@ -268,6 +284,11 @@ class Artifact:
             },
         }
         write_manifest(self.folder, manifest)
+
+
+def _step_of(settings: Mapping[str, Any]) -> tuple[Any, bool]:
+    """Return the mark of a step: its model, and whether its folder is of one collection."""
+    return settings.get("model"), "collection" in settings
 
 
 def _shown(value: Any) -> str:
