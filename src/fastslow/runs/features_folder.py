@@ -7,6 +7,7 @@ every configuration of the competition file. The manifest has a checksum of ever
 edited one is an error.
 """
 
+import shlex
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import fields
@@ -41,13 +42,29 @@ RECIPE = ("fingerprint", "settings", "inputs", "config_columns")
 """Keys of the features' manifest that are needed to build other graphs alike."""
 _ROWS = ("choices", "config_feat")
 _AGAIN = "Delete the features folder and run the feature notebook again"
-_MAKE = "Make it with `make features`, or notebooks/10_features.ipynb (its `folder`), or name another folder"
+_NOTEBOOK = "notebooks/10_features.ipynb (its `folder`)"
 
 
 _SMALL = tuple(f.name for f in fields(Graph) if f.name not in ("name", *_ROWS))
 _CHOICES = tuple(f.name for f in fields(Choices) if f.name != "values")
 _COLUMNS = ("values", "sizes")  # of PackedColumns
 _TABLES = (*(f"choices_{key}" for key in _CHOICES), *(f"config_feat_{key}" for key in _COLUMNS))
+
+
+def how_to_make(folder: Path, target: str, notebook: str) -> str:
+    """Return the advice for a missing folder, with the ``NAME`` of ``features/NAME`` or ``runs/NAME``.
+
+    Args:
+        folder: The folder.
+        target: Target of ``make`` that writes such a folder.
+        notebook: The notebook that writes one, in words.
+    """
+    command, homes = f"make {target}", Path(folder).absolute().parents
+    if len(homes) > 1 and homes[1].name in ("features", "runs"):
+        command += f" NAME={shlex.quote(homes[0].name)}` and the run's DATA and settings"
+    else:
+        command += "`"
+    return f"Make it with `{command}, or {notebook}, or name another folder"
 
 
 def files_of(folder: Path, split: str, name: str) -> list[Path]:
@@ -194,13 +211,17 @@ class Features(GraphSet):
     """A finished features folder of one collection; a graph is read when it is asked for.
 
     Raises:
-        DataError: The folder is missing or not finished, or its manifest or index was changed since.
+        DataError: The folder is missing or not finished, or has no features, or its manifest or index was
+            changed since.
     """
 
     def __init__(self, folder: Path):
         self.folder = Path(folder)
         self.origin = str(folder)
-        self.manifest = read_manifest(folder, _MAKE)
+        self.manifest = read_manifest(folder, how_to_make(folder, "features", _NOTEBOOK))
+        if "config_columns" not in self.manifest:
+            problem = "is no features folder; another step has made it"
+            raise DataError(folder, problem, "Name a folder of features/, such as features/sample/tile-xla")
         check_record(self.folder / MANIFEST, self.manifest, _Manifest, _AGAIN)
         path = self._finished(self.folder / INDEX)
         with readable(path, _AGAIN):
