@@ -31,9 +31,7 @@ def test_a_program_is_placed_where_the_command_runs(tmp_path, monkeypatch, capfd
     other.write_bytes(HloProto(hlo_module=small_module(3)).SerializeToString())
     words[1] = "other/small.hlo.pb"
     assert cli.main(words) == 1
-    said = (
-        f"small.hlo-placement-2: has the placement of {tmp_path / 'small.hlo.pb'}. Give another folder (out="
-    )
+    said = f"small.hlo-placement-2: has the placement of {tmp_path / 'small.hlo.pb'}. Give another folder"
     assert said in capfd.readouterr().err and files["decision.json"].read_bytes() == before
 
 

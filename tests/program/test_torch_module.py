@@ -130,9 +130,7 @@ def test_a_recurrent_layer_that_drops_values_is_refused():
     pytest.importorskip("torchax")
     x = torch.ones(3, 2, 4)
     module = torch.nn.LSTM(4, 4, num_layers=2, dropout=0.5)
-    with pytest.raises(
-        SettingsError, match=r"LSTM draws random numbers in training mode \(LSTM\)"
-    ):
+    with pytest.raises(SettingsError, match=r"LSTM draws random numbers in training mode \(LSTM\)"):
         as_jax(Call(module, (x,)))
     as_jax(Call(module.eval(), (x,)))
     as_jax(Call(torch.nn.LSTM(4, 4, num_layers=2), (x,)))

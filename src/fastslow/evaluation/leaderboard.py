@@ -89,9 +89,7 @@ class Leaderboard(Shown):
         """Return how to read the table, and which folders are left out of it."""
         words = []
         if self._settings.wide:
-            words.append(
-                "a cell is valid / test; hours are the whole run's (a resumed step: its last session)"
-            )
+            words.append("a cell is valid / test; hours are the whole run's (of a resumed step: the last)")
         words.append("a mean counts all five collections, ± its standard error over programs")
         words.append(OPTIMISTIC)
         blends = self.table[self.table["model"] == "blend"]

@@ -77,20 +77,19 @@ def recipe_options(recipe: dict) -> GraphOptions:
     return GraphOptions(**{name: settings[name] for name in names if name in settings})
 
 
-def read_unseen(folder: Path, paths: Iterable[Path], hlo_folder: str = "") -> UnseenGraphs:
+def read_unseen(folder: Path, paths: Iterable[Path]) -> UnseenGraphs:
     """Read competition files (npz) and build their graphs, see :func:`build_unseen`.
 
     Args:
         folder: Folder of the run that the graphs are built for.
         paths: The files, all of the run's kind of collection.
-        hlo_folder: Folder with TpuGraphs' protobufs of the programs; empty where there are none.
 
     Raises:
         DataError: A file is broken (the message names the key), or as there.
     """
     collection = UnseenGraphs(folder, []).collection
     files = (ProgramFile(collection, TEST, Path(path)) for path in paths)
-    return build_unseen(folder, map(_read_program, files), hlo_folder)
+    return build_unseen(folder, map(_read_program, files))
 
 
 def _read_program(file: ProgramFile) -> Program:
