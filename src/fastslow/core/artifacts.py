@@ -287,7 +287,7 @@ class Artifact:
 
 
 def _step_of(settings: Mapping[str, Any]) -> tuple[Any, bool]:
-    """Return the mark of a step: its model, and whether its folder is of one collection."""
+    """Return the mark of a step: its model, and whether it writes one collection."""
     return settings.get("model"), "collection" in settings
 
 

@@ -82,7 +82,7 @@ def read_run_manifest(folder: Path) -> dict:
     """Read a run's manifest and check the keys that other steps read.
 
     Raises:
-        DataError: There is none, or it belongs to no run; it lacks a key or holds one of another type, a
+        DataError: There is none, or it belongs to no run. It lacks a key or holds one of another type, a
             score is beyond the range of its metric, or the mean is not the mean of the graphs; the key is
             named.
     """
