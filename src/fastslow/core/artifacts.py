@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -60,6 +61,22 @@ def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
     """Write the manifest of a folder with a checksum of itself, so that reading an edited one is an error."""
     facts = json.loads(json.dumps(dict(facts)))  # as it is read again: keys are texts
     write_json(Path(folder) / MANIFEST, {**facts, CHECKSUM: digest(facts)})
+
+
+def how_to_make(folder: Path, target: str, notebook: str) -> str:
+    """Return the advice for a missing folder, with the ``NAME`` of ``features/NAME`` or ``runs/NAME``.
+
+    Args:
+        folder: The folder.
+        target: Target of ``make`` that writes such a folder.
+        notebook: The notebook that writes one, in words.
+    """
+    command, homes = f"make {target}", Path(folder).absolute().parents
+    if len(homes) > 1 and homes[1].name in ("features", "runs"):
+        command += f" NAME={shlex.quote(homes[0].name)}` and the run's DATA and settings"
+    else:
+        command += "`"
+    return f"Make it with `{command}, or {notebook}, or name another folder"
 
 
 def read_manifest(folder: Path, remedy: str = "Run the step that makes it") -> dict[str, Any]:

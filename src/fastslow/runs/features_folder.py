@@ -7,7 +7,6 @@ every configuration of the competition file. The manifest has a checksum of ever
 edited one is an error.
 """
 
-import shlex
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import fields
@@ -26,7 +25,7 @@ from fastslow.competition.catalog import (
     get_collection,
 )
 from fastslow.competition.tied_choices import Choices
-from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
+from fastslow.core.artifacts import MANIFEST, finished_file, how_to_make, read_manifest
 from fastslow.core.errors import DataError, counted, registered
 from fastslow.core.files import atomic_path
 from fastslow.core.input_files import check_regular
@@ -49,22 +48,6 @@ _SMALL = tuple(f.name for f in fields(Graph) if f.name not in ("name", *_ROWS))
 _CHOICES = tuple(f.name for f in fields(Choices) if f.name != "values")
 _COLUMNS = ("values", "sizes")  # of PackedColumns
 _TABLES = (*(f"choices_{key}" for key in _CHOICES), *(f"config_feat_{key}" for key in _COLUMNS))
-
-
-def how_to_make(folder: Path, target: str, notebook: str) -> str:
-    """Return the advice for a missing folder, with the ``NAME`` of ``features/NAME`` or ``runs/NAME``.
-
-    Args:
-        folder: The folder.
-        target: Target of ``make`` that writes such a folder.
-        notebook: The notebook that writes one, in words.
-    """
-    command, homes = f"make {target}", Path(folder).absolute().parents
-    if len(homes) > 1 and homes[1].name in ("features", "runs"):
-        command += f" NAME={shlex.quote(homes[0].name)}` and the run's DATA and settings"
-    else:
-        command += "`"
-    return f"Make it with `{command}, or {notebook}, or name another folder"
 
 
 def files_of(folder: Path, split: str, name: str) -> list[Path]:

@@ -13,13 +13,13 @@ from annotated_types import Ge, Le, Len
 from pydantic import AfterValidator
 
 from fastslow.competition.catalog import COLLECTIONS, Collection, get_collection
-from fastslow.core.artifacts import MANIFEST, read_manifest
+from fastslow.core.artifacts import MANIFEST, how_to_make, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.records import FileName, Record, check_record
 from fastslow.core.settings import resolve
 from fastslow.ensemble.weights import NORMALISATIONS
-from fastslow.runs.features_folder import CollectionRecord, CollectionSettings, how_to_make
+from fastslow.runs.features_folder import CollectionRecord, CollectionSettings
 
 PREDICTIONS = "predictions.npz"
 HELD_OUT = "held_out.npz"
