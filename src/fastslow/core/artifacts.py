@@ -253,9 +253,9 @@ class Artifact:
             yield not current
 
     def _require_same_step(self) -> None:
-        """Raise DataError where another step has finished the folder: its work would be lost."""
+        """Raise DataError where another step of ours has finished the folder: its work would be lost."""
         stored = self._stored()
-        if stored is None:
+        if stored is None or not stored.get("code"):
             return
         held = stored["settings"]
         if _step_of(held) != _step_of(self.settings):
