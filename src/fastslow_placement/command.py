@@ -20,6 +20,7 @@ from fastslow_placement.place import (
     TABLE,
     WORDS,
     readable_methods,
+    refuse_another_program,
 )
 from fastslow_placement.programs.program_graph import read_cost_graph
 from fastslow_placement.settings import PlaceSettings
@@ -39,13 +40,14 @@ def place_program(settings: PlaceSettings) -> dict[str, Any]:
 
     Raises:
         SettingsError: A setting is wrong, or no decision is valid.
-        DataError: The source does not exist or is wrong.
+        DataError: The source does not exist or is wrong, or the folder has the placement of another program.
         StepError: The notebook failed; the message holds the cause and where the executed notebook is stored.
     """
     settings = settings.typed()
     path = settings.path
     if path and not settings.function:
         read_cost_graph(path, settings.device_model)  # refuses a wrong one before a notebook starts
+        refuse_another_program(settings, None)
     folder = resolve(settings.folder)
     remove_abandoned(folder.parent, "*/.*")  # of an interrupted run of another program
     print(sentences_text([WHOLE]), flush=True)

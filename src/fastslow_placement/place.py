@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fastslow.core.artifacts import Artifact, read_manifest
+from fastslow.core.artifacts import MANIFEST, Artifact, read_manifest
 from fastslow.core.errors import DataError, SettingsError, counted
 from fastslow.core.figures import save_figure
 from fastslow.core.files import atomic_path, file_digest, write_json
@@ -281,27 +281,53 @@ def place_and_write(settings: PlaceSettings) -> Placed:
 
     Raises:
         SettingsError: A setting does not fit the program, or no decision is valid.
-        DataError: As for :func:`read_problem`.
+        DataError: As for :func:`read_problem`, or the folder has the placement of another program.
     """
     program = read_function(settings)
+    refuse_another_program(settings, program)
     problem = read_problem(settings, program)
     placed = compare(settings, problem, program)
     write_placed(placed, settings)
     return placed
 
 
-def write_placed(placed: Placed, settings: PlaceSettings) -> None:
-    """Write the table, the best decision, the figures and a page with all of them."""
-    problem = placed.problem
-    program = placed.program
+def _inputs(settings: PlaceSettings, program: JaxProgram | None) -> dict[str, str]:
+    """Return the digest of the program that is placed, and of the device's file, if it is one."""
     source = settings.source
     if program:
         source = program.digest
     elif settings.path:
         source = file_digest(settings.path)
-    inputs = {"source": source} | settings.device_inputs
+    return {"source": source} | settings.device_inputs
+
+
+def refuse_another_program(settings: PlaceSettings, program: JaxProgram | None) -> None:
+    """Refuse to replace the placement of another program, whose file has the same name.
+
+    Raises:
+        DataError: The folder has one, of another path and of another content.
+    """
+    folder = resolve(settings.folder)
+    if not (folder / MANIFEST).is_file():
+        return
+    placed = read_manifest(folder)
+    source = placed["settings"].get("source", settings.source)
+    if source != settings.source and placed["inputs"].get("source") != _inputs(settings, program)["source"]:
+        remedy = f"Give another folder (out={settings.out}-2), or delete this one"
+        raise DataError(folder, f"has the placement of {source}", remedy)
+
+
+def write_placed(placed: Placed, settings: PlaceSettings) -> None:
+    """Write the table, the best decision, the figures and a page with all of them.
+
+    Raises:
+        DataError: The folder has the placement of another program.
+    """
+    problem = placed.problem
+    inputs = _inputs(settings, placed.program)
     artifact = Artifact(resolve(settings.folder), settings.identity(), inputs)
     with artifact.building():
+        refuse_another_program(settings, placed.program)
         best = placed.found[placed.best].decision
         tables = {TABLE: placed.table, PLACEMENT: decision_table(problem, best)}
         if isinstance(problem, (PlacementProblem, SchedulingProblem)):

@@ -377,13 +377,14 @@ def measure(
         SettingsError: A setting is wrong, JAX is not installed, or the program does not run here.
         DataError: The source is missing or broken, or no configuration runs.
     """
-    from fastslow_programs.tuning.measurement import measure_source, write_measurement
+    from fastslow_programs.tuning.measurement import claiming_table, measure_source, write_measurement
 
     with _data_root(out, settings) as data_root:
         chosen = _settings(MeasureSettings, source, arguments, keywords, data_root=data_root, **settings)
-        measurement = measure_source(chosen)
-        if out:
-            write_measurement(measurement, chosen)
+        with claiming_table(chosen):
+            measurement = measure_source(chosen)
+            if out:
+                write_measurement(measurement, chosen)
     return measurement
 
 

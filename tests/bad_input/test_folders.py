@@ -301,6 +301,33 @@ def test_a_sound_folder_is_read(good, kind):
     READERS[kind](good.root / kind, good)
 
 
+@cases(
+    "read, there, what",
+    [(Features, "network", "no features folder"), (Features, "ranker", "no features folder")]
+    + [(read_run_manifest, "features", "no run of a collection")],
+)
+def test_a_folder_of_another_step_is_not_called_damaged(good, read, there, what):
+    """The advice was to delete the features folder, where it was a trained run."""
+    with pytest.raises(DataError, match=f"{there}: is {what}; another step has made it. Name a folder of"):
+        read(good.root / there)
+
+
+@cases(
+    "read, folder, command",
+    [
+        (Features, "features/mine/tile-xla", "make features NAME=mine` and the run's DATA and settings, or"),
+        (Features, "features/my run/tile-xla", "make features NAME='my run'` and the run's DATA"),
+        (Features, "other/tile-xla", "make features`, or notebooks/10_features.ipynb"),
+        (read_run_manifest, "runs/mine/ensemble-tile-xla", "make ensemble NAME=mine` and the run's DATA"),
+        (read_ranker, "runs/mine/ranker-tile-xla-s0", "make ensemble NAME=mine` and the run's DATA"),
+        (TrainedNetwork, "runs/mine/gnn-tile-xla-s0", "make ensemble NAME=mine` and the run's DATA"),
+    ],
+)
+def test_the_command_for_a_missing_folder_has_its_name(tmp_path, read, folder, command):
+    with pytest.raises(DataError, match=f"{folder}: no such folder. Make it with `{command}"):
+        read(tmp_path / folder)
+
+
 def test_the_run_of_another_model_is_refused(good):
     with pytest.raises(DataError, match="network: is a run of 'gnn', not of a ranker"):
         read_ranker(good.root / "network")

@@ -1,6 +1,7 @@
 """The command ``measure``: its table is one that ``rank known=`` reads."""
 
 import contextlib
+import fcntl
 import shlex
 
 import numpy as np
@@ -11,6 +12,7 @@ pytest.importorskip("jax", reason="jax is not installed (pip install -e '.[test]
 
 import fastslow  # noqa: E402
 from fastslow.core.errors import DataError, SettingsError  # noqa: E402
+from fastslow_programs.commands import measure as command  # noqa: E402
 from fastslow_programs.commands.measure import measure_program  # noqa: E402
 from fastslow_programs.compiler.bench import Times  # noqa: E402
 from fastslow_programs.program.configurations import identify  # noqa: E402
@@ -79,6 +81,25 @@ def test_an_interruption_keeps_what_was_measured(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         measure_program(settings)
     assert [*make_program(settings.replace(cache=True)).known.values()] == [[1.0]] * 3
+
+
+def test_a_second_program_of_the_name_waits_until_the_table_is_written(tmp_path, monkeypatch):
+    """Both found no table, both wrote the note, and the table had the times of the last one."""
+    held = []
+
+    def measured(settings):
+        path = measurement.table_path(settings).with_suffix("") / ".lock"
+        with open(path) as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held.append(settings.program)
+
+    for module in (command, measurement):
+        monkeypatch.setattr(module, "measure_source", measured)
+        monkeypatch.setattr(module, "write_measurement", lambda *_: {measurement.TO_RANK: "rank"})
+    (tmp_path / "small.hlo").write_text(SMALL_TEXT)
+    measure_program(MeasureSettings(source=str(tmp_path / "small.hlo"), data_root=str(tmp_path)))
+    fastslow.measure(tmp_path / "small.hlo", out=tmp_path)
+    assert held == ["small", "small"]
 
 
 def test_the_table_of_another_program_is_not_replaced(tmp_path):

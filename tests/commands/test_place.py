@@ -25,6 +25,14 @@ def test_a_program_is_placed_where_the_command_runs(tmp_path, monkeypatch, capfd
     assert {"placement.csv", "decision.json", "notebook.ipynb"} <= files.keys()
     assert all(path.is_file() for path in files.values())
     assert {"one device", "human"} <= {row["method"] for row in result["table"]} and result["found"]
+    (tmp_path / "other").mkdir()
+    before = files["decision.json"].read_bytes()
+    other = tmp_path / "other" / "small.hlo.pb"
+    other.write_bytes(HloProto(hlo_module=small_module(3)).SerializeToString())
+    words[1] = "other/small.hlo.pb"
+    assert cli.main(words) == 1
+    said = f"small.hlo-placement-2: has the placement of {tmp_path / 'small.hlo.pb'}. Give another folder"
+    assert said in capfd.readouterr().err and files["decision.json"].read_bytes() == before
 
 
 def test_a_file_that_is_no_program_is_refused_before_a_notebook_is_started(tmp_path, monkeypatch, capfd):

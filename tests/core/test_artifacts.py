@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given, settings
@@ -157,6 +158,24 @@ def test_much_changed_code_is_told_by_its_packages(tmp_path, monkeypatch):
         monkeypatch.setattr(Artifact, "code", {f"fastslow.{name}": "digest" for name in names})
         told += make(tmp_path).changes()
     assert told == ["core/a.py, core/b.py changed", "code of 4 modules in core, networks changed"]
+
+
+@pytest.mark.parametrize("held", [{"model": "ranker", "collection": "tile:xla"}, {"model": "gnn"}, {}])
+def test_a_step_leaves_the_finished_work_of_another_step(tmp_path, held):
+    """Such as the features notebook that was given the folder of a trained run, or of a part of it."""
+    made = replace(make(tmp_path / "run", **held), entry="fastslow.core.records:check_record")
+    with made.building():
+        made.finish(score=0.5)
+    before = (tmp_path / "run" / MANIFEST).read_bytes()
+    features = make(tmp_path / "run", collection="layout:xla:random")
+    for step in (features, Artifact(tmp_path / "new", {}, {}, parts=(features,))):
+        refused = pytest.raises(DataError, match="run: holds the finished work of another step.*Give another")
+        with refused, step.building():
+            raise AssertionError("it would be written")
+    assert (tmp_path / "run" / MANIFEST).read_bytes() == before
+    again = make(tmp_path / "run", **held, hops=2)
+    with again.building() as needed:
+        assert needed
 
 
 def finish_with_files(folder, names=("a.bin", "sub/b.bin"), **more):

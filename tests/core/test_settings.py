@@ -10,13 +10,14 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 import pytest
 from annotated_types import Ge, Le
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.lib.pretty import PrettyPrinter
 from traitlets.config import Config as IPythonConfig
 
-from fastslow.core.errors import DataError, SettingsError
+from fastslow.core.errors import DataError, SettingsError, check_options
 from fastslow.core.settings import (
     PROJECT,
     PositiveFloat,
@@ -26,6 +27,7 @@ from fastslow.core.settings import (
     resolve,
     unkeyed,
 )
+from fastslow.features.build import GraphOptions
 from helpers.cases import cases
 
 
@@ -73,6 +75,16 @@ def test_a_whole_number_is_good_for_a_float():
     settings = Example(learning_rate=1)
     assert settings.learning_rate == 1.0 and type(settings.learning_rate) is float
     assert settings.identity() == Example(learning_rate=1.0).identity()
+
+
+def test_a_whole_number_of_numpy_is_a_whole_number():
+    """Such as a column of a grid that a loop in Python searches."""
+    settings = Example(epochs=np.int64(3), learning_rate=np.int32(1))
+    assert (settings.epochs, type(settings.epochs), settings.learning_rate) == (3, int, 1.0)
+    check_options(GraphOptions(hops=np.int64(2)))
+    for wrong in (True, np.float64(2), np.int64(-5)):
+        with pytest.raises(SettingsError, match="hops: "):
+            GraphOptions(hops=wrong)
 
 
 def test_settings_do_not_change():

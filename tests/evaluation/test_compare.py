@@ -22,7 +22,7 @@ from fastslow.evaluation.paired import paired_results
 from fastslow.evaluation.scores import OPTIMISTIC
 from fastslow.runs.features_folder import Features
 from fastslow.runs.predictions import read_predictions
-from fastslow.workflow.compare import compare_two
+from fastslow.workflow.compare import compare, compare_two
 from helpers.good_artifacts import reseal
 from helpers.runs import make_features, overwrite_predictions, random_scores, write_run
 
@@ -454,3 +454,13 @@ def test_no_difference_has_no_minus():
     table = pd.DataFrame({"one": [0.5, 0.5], "other": [0.5 + 1e-9, 0.5]})
     results = paired_results({"a": table}).assign(one_seeds=np.nan, other_seeds=np.nan)
     assert comparison_table(results, ("a", "b")).loc[0, "a - b"] == "+0.0000 ± 0.0000"
+
+
+@pytest.mark.parametrize("compared", [compare, compare_two])
+def test_a_comparison_with_itself_is_warned_of(settings, capsys, compared):
+    settings = CompareSettings(one=settings.one, other=settings.other)
+    compared(settings.replace(other=settings.one))
+    warned = f"warning: {settings.one} is compared with itself, so no difference is seen; name another one"
+    assert warned in capsys.readouterr().err
+    compared(settings)
+    assert "itself" not in capsys.readouterr().err

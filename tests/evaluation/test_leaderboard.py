@@ -132,6 +132,7 @@ def test_it_is_sorted_printed_and_written(home, capsys):
     said = capsys.readouterr().out
     assert "| one  | gnn " in said and "nlp:random" in said and "private" not in said and "nan" not in said
     blend = fastslow.leaderboard(wide=True)  # it has scores of test only
+    assert "hours are the whole run's (of a resumed step: the last)" in blend.words()[0]
     blend.table.loc[0, f"valid {XLA}"] = np.nan
     assert "nan" not in str(blend) and "| - / " in str(blend)
     written = pd.read_csv(root / "board.csv", keep_default_na=False, na_values=[""])

@@ -72,10 +72,8 @@ def test_a_csv_is_shown_by_its_first_configurations(tmp_path):
     """A row of the real competition has thousands of numbers."""
     path = tmp_path / "some.csv"
     path.write_text("ID,TopConfigs\ntile:xla:a,3;1;2\n" + 9 * "layout:xla:random:b,7;6;5;4;3;2;1;0\n")
-    assert preview_csv(str(path), rows=2).to_numpy().tolist() == [
-        ["tile:xla:a", "3; 1; 2", 3],
-        ["layout:xla:random:b", "7; 6; 5; 4; 3", 8],
-    ]
+    row = ["layout:xla:random:b", "7; 6; 5; 4; 3", 8]
+    assert preview_csv(str(path)).to_numpy().tolist() == [["tile:xla:a", "3; 1; 2", 3], *4 * [row]]
 
 
 def test_the_overview_has_a_row_per_model_and_the_ensemble_last():

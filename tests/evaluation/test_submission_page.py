@@ -100,6 +100,7 @@ def test_it_names_scores_changes_times_and_notebooks(tmp_path):
     compared = "The mean difference is +0.0200. To compare it with chance: fastslow compare mine before"
     assert compared in page.text
     assert "networks" in page.text and ", 5.0 min" in page.text, "a kind of steps, and a notebook"
+    assert "2 notebooks, some side by side; of a resumed one the last session" in page.text
     assert "5.0 min" in page.text and "75 %" in page.text and "6.7 min" in page.text
     assert "Warnings (2)" in page.text and {"noise", "doubtful labels: a: two"} <= {*page.text}
     links = [attributes["href"] for tag, attributes in page.elements if tag == "a"]

@@ -107,3 +107,15 @@ def test_correlations_of_every_feature(features):
     for position, column in enumerate(taus.columns):
         tau = kendalltau(graph.runtime, graph.config_feat[:, position]).statistic
         assert taus.loc[name, column] == pytest.approx(0 if np.isnan(tau) else tau)
+
+
+@cases("read", [plot_violation, correlate])
+def test_features_of_tiles_and_an_unknown_column_are_refused(settings, read):
+    """Of tiles the columns were listed, as if another column would do."""
+    violation = ViolationSettings(features=settings.folder)
+    if settings.kind == "layout":
+        violation, said = violation.replace(column="nosuch"), "column: 'nosuch' is not one of violation_ratio"
+    else:
+        said = f"features: '{settings.folder}' is not features of a layout collection"
+    with pytest.raises(SettingsError, match=said):
+        read(violation)

@@ -139,7 +139,8 @@ def test_a_finished_folder_tells_what_it_holds(folder, graph):
 def test_a_split_of_an_unknown_name_is_refused(folder):
     written = store.WrittenGraphs(folder, Features(folder).collection, {"train": ["random"]}, [])
     assert written.names("test") == []
-    for ask in (written.names, Features(folder).names, Features(folder).num_configs):
+    features = Features(folder)
+    for ask in (written.names, features.names, features.num_configs, features.labels):
         with pytest.raises(SettingsError, match="split: 'tset' is none of train, valid, test"):
             ask("tset")
 

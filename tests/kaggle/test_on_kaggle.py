@@ -133,6 +133,10 @@ def test_a_setting_that_only_prints_does_not_end_as_a_finished_run(kaggle, word)
     assert features.is_dir()
 
 
+def test_a_setting_that_is_off_is_no_reason_to_refuse():
+    assert not on_kaggle._only_prints("plan=False") and on_kaggle._only_prints("--plan")
+
+
 @pytest.fixture
 def pip(monkeypatch):
     """What pip is called with; it fails where ``status`` is set."""

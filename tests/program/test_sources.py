@@ -1,5 +1,7 @@
 """What a user types is found by one rule: in the working folder, at home, or in FASTSLOW_HOME."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -62,3 +64,17 @@ def test_jax_is_kept_from_the_tpu_library_before_a_users_file_imports_it(tmp_pat
     monkeypatch.setattr(user_program, "require_jax", lambda: monkeypatch.setenv("KEPT", "BEFORE"))
     function, _, _ = Source.of(f"{path}:make").call_of_function()
     assert function() == "before"
+
+
+def test_each_file_imports_the_modules_of_its_own_folder(tmp_path):
+    """The second program was made of the ``layers.py`` of the first, and ``sys.path`` had both folders."""
+    made, paths = [], sys.path.copy()
+    for folder in "abb":
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "layers.py").write_text(f"NAME = {folder!r}\n")
+        model = tmp_path / folder / "model.py"
+        model.write_text("import layers\ndef make():\n    return layers.NAME.join, ()\n")
+        made.append(user_program._run_file(model).make()[0]("--"))
+    assert made == ["-a-", "-b-", "-b-"]
+    added = [path for path in sys.path if path not in paths]
+    assert added == [str(tmp_path / "b")]

@@ -101,3 +101,36 @@ def test_without_torchax_the_remedy_is_named(monkeypatch):
     with pytest.raises(SettingsError, match=r"pip install 'fastslow\[pytorch\]'"):
         as_jax(Call(torch.nn.Identity()))
     assert as_jax(Call(max, (1, 2))) == Call(max, (1, 2))
+
+
+class Branching(torch.nn.Module):
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+
+class Picking(torch.nn.Module):
+    def forward(self, x):
+        return x[x.nonzero()[:, 0]]
+
+
+@pytest.mark.parametrize("module", [Branching(), Picking(), torch.nn.EmbeddingBag(5, 4)])
+def test_what_cannot_be_traced_is_refused_with_a_remedy(module):
+    """Some fail in torch.export, some in torchax, which calls them when JAX traces."""
+    pytest.importorskip("torchax")
+    jax = pytest.importorskip("jax")
+    x = torch.zeros(3, 2, dtype=torch.int64 if isinstance(module, torch.nn.EmbeddingBag) else torch.float32)
+    said = f"source: torch.export and torchax cannot read {type(module).__name__} .*. Replace that part of"
+    with pytest.raises(SettingsError, match=said):
+        function, arguments, _ = as_jax(Call(module, (x,)))
+        jax.eval_shape(function, *arguments)
+
+
+def test_a_recurrent_layer_that_drops_values_is_refused():
+    """Its export has no dropout, whatever the mode: another program was ranked without a word."""
+    pytest.importorskip("torchax")
+    x = torch.ones(3, 2, 4)
+    module = torch.nn.LSTM(4, 4, num_layers=2, dropout=0.5)
+    with pytest.raises(SettingsError, match=r"LSTM draws random numbers in training mode \(LSTM\)"):
+        as_jax(Call(module, (x,)))
+    as_jax(Call(module.eval(), (x,)))
+    as_jax(Call(torch.nn.LSTM(4, 4, num_layers=2), (x,)))

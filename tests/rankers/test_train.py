@@ -248,3 +248,8 @@ def test_a_setting_of_layout_is_refused_for_tile(name, value, tmp_path):
 def test_wrong_settings_are_refused(options, said):
     with pytest.raises(SettingsError, match=said):
         RankerSettings(**options)
+
+
+def test_no_collection_at_all_is_called_so():
+    with pytest.raises(DataError, match="^sources is empty: no train graph has two configurations"):
+        read_training({})

@@ -85,6 +85,16 @@ def test_they_are_named_by_a_word_wherever_a_run_is(packed, data_home):
     assert fastslow.tune(data_home / "program.npz", models=PACKAGED, evaluations=2).best
 
 
+def test_what_a_killed_process_had_unpacked_is_removed(packed, tmp_path):
+    cache = tmp_path / "cache" / "fastslow"
+    left = cache / ".models-killed" / "ensemble"
+    left.mkdir(parents=True)
+    (cache / ".mine").mkdir()
+    folder = packaged.packaged_models()
+    assert {path.name for path in cache.iterdir()} == {folder.name, ".mine", ".lock"}
+    assert packaged._unpack(packaged.FOLDER / packaged.ARCHIVE, folder) == folder, "another was first"
+
+
 def test_rankers_of_another_run_decide_where_networks_have_no_weight(home, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(packaged, "FOLDER", tmp_path / "models")

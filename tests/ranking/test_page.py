@@ -238,6 +238,19 @@ def test_a_configuration_is_taken_only_if_it_is_faster_than_the_default_beyond_n
     assert shown.verdict().endswith("beyond noise." if noise < 0.1 else "is not faster beyond noise.")
 
 
+def test_of_a_table_of_measure_its_result_decides():
+    """`rank` said "Take" of a table whose default is bound; `measure` keeps the program as compiled."""
+    shown = measured({9: 0.9, 3: 1.0, 0: 1.0}, repeats=[(config, 1.001) for config in (0, 3)])
+    rounds = pd.DataFrame({"config": [0, 9] * 3, "round": [0, 0, 1, 1, 2, 2]})
+    rounds["runtime"] = [1.0, 0.9, 1.01, 0.9, 1.02, 0.92]
+    ids = shown.rows.set_index("config")["id"]
+    verdict = replace(shown, known=rounds.assign(id=ids[rounds["config"]].to_numpy())).verdict()
+    assert verdict == (
+        "Take configuration 9, the fastest that was measured, where the result of `measure` is to take it "
+        "too: it is faster than the default, bound like it, beyond noise."
+    )
+
+
 def test_an_estimate_of_the_compiler_has_no_noise():
     shown = replace(measured({9: 1.0, 3: 2.0, 0: 2.0}), known_from="data/a.json, compiler v3 1")
     assert shown.verdict() == "Take configuration 9, the fastest by an estimate."

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -60,6 +61,22 @@ def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
     """Write the manifest of a folder with a checksum of itself, so that reading an edited one is an error."""
     facts = json.loads(json.dumps(dict(facts)))  # as it is read again: keys are texts
     write_json(Path(folder) / MANIFEST, {**facts, CHECKSUM: digest(facts)})
+
+
+def how_to_make(folder: Path, target: str, notebook: str) -> str:
+    """Return the advice for a missing folder, with the ``NAME`` of ``features/NAME`` or ``runs/NAME``.
+
+    Args:
+        folder: The folder.
+        target: Target of ``make`` that writes such a folder.
+        notebook: The notebook that writes one, in words.
+    """
+    command, homes = f"make {target}", Path(folder).absolute().parents
+    if len(homes) > 1 and homes[1].name in ("features", "runs"):
+        command += f" NAME={shlex.quote(homes[0].name)}` and the run's DATA and settings"
+    else:
+        command += "`"
+    return f"Make it with `{command}, or {notebook}, or name another folder"
 
 
 def read_manifest(folder: Path, remedy: str = "Run the step that makes it") -> dict[str, Any]:
@@ -216,11 +233,16 @@ class Artifact:
 
         Where it is out of date, its manifest goes first, then the manifests of its parts and its damaged
         files. Temporary files of killed runs are removed.
+
+        Raises:
+            DataError: The folder, or a part's, holds the finished work of another step; nothing is removed.
         """
         folders = [self.folder, *sorted(part.folder for part in self.parts)]  # always in the same order
         with contextlib.ExitStack() as locks:
             for folder in folders:
                 locks.enter_context(writer_lock(folder))
+            for artifact in (self, *self.parts):
+                artifact._require_same_step()
             for folder in folders:
                 remove_abandoned(folder)
             for path in self.products:  # a user may have named this folder, with others below it
@@ -229,6 +251,17 @@ class Artifact:
             if not current:
                 self._discard()
             yield not current
+
+    def _require_same_step(self) -> None:
+        """Raise DataError where another step of ours has finished the folder: its work would be lost."""
+        stored = self._stored()
+        if stored is None or not stored.get("code"):
+            return
+        held = stored["settings"]
+        if _step_of(held) != _step_of(self.settings):
+            of = f" ({held.get('model') or 'made'} of {held['collection']})" if "collection" in held else ""
+            problem = f"holds the finished work of another step{of}, which would be lost"
+            raise DataError(self.folder, problem, "Give another folder, or delete this one first")
 
     def _discard(self) -> None:
         """Remove the manifests, and what is damaged: a builder that keeps whole files must not keep it."""
@@ -268,6 +301,11 @@ class Artifact:
             },
         }
         write_manifest(self.folder, manifest)
+
+
+def _step_of(settings: Mapping[str, Any]) -> tuple[Any, bool]:
+    """Return the mark of a step: its model, and whether it writes one collection."""
+    return settings.get("model"), "collection" in settings
 
 
 def _shown(value: Any) -> str:

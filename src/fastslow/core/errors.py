@@ -5,6 +5,7 @@ import errno
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
+from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,17 +69,16 @@ class SettingsError(FastslowError, ValueError):
 
 
 def check_options(options: Any) -> None:
-    """Refuse options of another type, or out of the range, than their dataclass declares.
-
-    Ranges and choices are ``Annotated`` and ``Literal`` types.
+    """Refuse options of another type, range (``Annotated``) or choice (``Literal``) than their dataclass has.
 
     Raises:
-        SettingsError: One is; it is named.
+        SettingsError: One has another; it is named. A whole number of NumPy is one.
     """
     for field in fields(options):
         value = getattr(options, field.name)
+        number = int(value) if type(value) is not bool and isinstance(value, Integral) else value
         try:
-            _validator(field.type).validate_python(value)  # type: ignore[arg-type]  # all are hashable
+            _validator(field.type).validate_python(number)  # type: ignore[arg-type]  # all are hashable
         except ValidationError as error:
             raise SettingsError(field.name, f"{value!r}: {error.errors()[0]['msg']}") from None
 

@@ -17,7 +17,7 @@ import types
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import lru_cache
-from numbers import Number
+from numbers import Integral, Number
 from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar, Self, get_args
 
@@ -215,6 +215,8 @@ class Settings(BaseModel):
             if isinstance(value, str) and value.count("/") > _DEEPEST:
                 problem = f"names {value.count('/')} folders one in another, at most {_DEEPEST} wanted"
                 raise SettingsError(name, problem)
+            if isinstance(value, Integral) and not isinstance(value, bool):
+                settings[name] = int(value)  # a whole number of NumPy
         try:
             super().__init__(**settings)
         except ValidationError as error:

@@ -61,7 +61,8 @@ class Leaderboard(Shown):
     Args:
         table: A row per run and model, by the name of its folders, with the number of its ``seeds``.
             ``settings`` are the preset and what the command changed. ``hours`` are wall
-            hours in which a notebook of the run was executed. ``valid COLLECTION`` and
+            hours in which a notebook of the run was executed; of a step that was resumed its last session.
+            ``valid COLLECTION`` and
             ``test COLLECTION`` are the mean over programs of Kendall's tau or 1 - slowdown of the top 5.
             Equal predictions of a layout program count on valid as in random order, on test as in the file's
             order, which a submission lists.
@@ -88,7 +89,7 @@ class Leaderboard(Shown):
         """Return how to read the table, and which folders are left out of it."""
         words = []
         if self._settings.wide:
-            words.append("a cell is valid / test; hours are the whole run's")
+            words.append("a cell is valid / test; hours are the whole run's (of a resumed step: the last)")
         words.append("a mean counts all five collections, ± its standard error over programs")
         words.append(OPTIMISTIC)
         blends = self.table[self.table["model"] == "blend"]

@@ -7,6 +7,7 @@ from fastslow.core.figures import MODEL_WORDS
 from fastslow.core.settings import resolve
 from fastslow.core.tables import table_text, wrapped
 
+_PREVIEWED = 5  # rows of a CSV, and configurations of a row
 _SCOPES = {  # collections that a mean is taken over; a model may be of layout alone
     "mean of layouts": [c.name for c in COLLECTIONS if c.kind == "layout"],
     "mean of five": [c.name for c in COLLECTIONS],
@@ -118,20 +119,18 @@ def format_scores(table: pd.DataFrame) -> str:
     return "\n\n".join(texts)
 
 
-def preview_csv(csv: str, rows: int = 5, configs: int = 5) -> pd.DataFrame:
+def preview_csv(csv: str) -> pd.DataFrame:
     """Return the first rows of a submission, each with its first configurations and their number.
 
     Args:
         csv: The CSV, as a setting names it.
-        rows: Number of rows.
-        configs: Number of configurations of a row.
     """
-    read = pd.read_csv(resolve(csv), dtype=str, nrows=rows)
+    read = pd.read_csv(resolve(csv), dtype=str, nrows=_PREVIEWED)
     ranked = read["TopConfigs"].str.split(";")
     return pd.DataFrame(
         {
             "ID": read["ID"],
-            "predicted fastest": ranked.map(lambda numbers: "; ".join(numbers[:configs])),
+            "predicted fastest": ranked.map(lambda numbers: "; ".join(numbers[:_PREVIEWED])),
             "configurations in the row": ranked.map(len),
         }
     )

@@ -155,12 +155,14 @@ class GraphSet:
                 ``(C_file,)``, the runtime of every configuration of the file, as the competition scores them.
 
         Raises:
+            SettingsError: There is no such split.
             DataError: The split is ``test``, whose files carry zeros in place of runtimes.
         """
+        names = self.names(split)
         if split not in LABELLED_SPLITS:
             raise DataError(self.origin, f"{split} runtimes are not known", "Score a CSV by solution.csv")
         array = "runtime" if split == TRAIN else "file_runtime"
-        return {name: self.read_labels(split, name, array) for name in self.names(split)}
+        return {name: self.read_labels(split, name, array) for name in names}
 
     def read_labels(self, split: str, name: str, array: str) -> np.ndarray:
         """Return the array ``runtime`` ``(C,)`` or ``file_runtime`` ``(C_file,)`` of a labelled graph."""
@@ -197,7 +199,7 @@ def trainable(sources: Mapping[str, GraphSet]) -> list[str]:
     """
     names = with_signal(sources)
     if not names:
-        folders = ", ".join(source.origin for source in sources.values())
+        folders = ", ".join(source.origin for source in sources.values()) or "sources is empty"
         problem = "no train graph has two configurations of different runtime (predicted programs left out)"
         raise DataError(folders, problem, "Build the features from other programs")
     for source in sources.values():
@@ -264,9 +266,7 @@ def draw_rows(
 
 
 def draw_configs(size: int, max_configs: int | None, seed: int, name: str) -> np.ndarray | slice:
-    """Sample at most ``max_configs`` of so many configurations without replacement; None takes all.
-
-    The name of the graph decides the sample together with the seed.
+    """Sample at most ``max_configs`` different ones of so many, by the graph's name and the seed; None: all.
 
     Returns:
         Ascending positions ``(n,)``, or ``slice(None)`` where all are taken.

@@ -85,7 +85,7 @@ def train_here(root: str | Path, name: str, hours: float = 0.0, settings: str = 
             made before is in place.
     """
     given = shlex.split(settings)
-    printing = [word for word in given if word.partition("=")[0].lstrip("-") in _ONLY_PRINT]
+    printing = [word for word in given if _only_prints(word)]
     if printing:
         problem = f"{printing[0]} only prints, and this notebook trains"
         raise SettingsError("settings", f"{problem}; leave it out here, and type it with `fastslow submit`")
@@ -116,6 +116,12 @@ def _unlink_features(page: Path) -> None:
     text = _FEATURES_LINK.sub(r"\1", page.read_text())
     with atomic_path(page) as temporary:
         temporary.write_text(text)
+
+
+def _only_prints(word: str) -> bool:
+    """Return whether a word of the command makes it print and make nothing, as ``plan=False`` does not."""
+    name, _, value = word.partition("=")
+    return name.lstrip("-") in _ONLY_PRINT and value != "False"
 
 
 def _run(command: Sequence[str], home: Path) -> int:

@@ -25,7 +25,7 @@ from fastslow.competition.catalog import (
     get_collection,
 )
 from fastslow.competition.tied_choices import Choices
-from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
+from fastslow.core.artifacts import MANIFEST, finished_file, how_to_make, read_manifest
 from fastslow.core.errors import DataError, counted, registered
 from fastslow.core.files import atomic_path
 from fastslow.core.input_files import check_regular
@@ -41,7 +41,7 @@ RECIPE = ("fingerprint", "settings", "inputs", "config_columns")
 """Keys of the features' manifest that are needed to build other graphs alike."""
 _ROWS = ("choices", "config_feat")
 _AGAIN = "Delete the features folder and run the feature notebook again"
-_MAKE = "Make it with `make features`, or notebooks/10_features.ipynb (its `folder`), or name another folder"
+_NOTEBOOK = "notebooks/10_features.ipynb (its `folder`)"
 
 
 _SMALL = tuple(f.name for f in fields(Graph) if f.name not in ("name", *_ROWS))
@@ -194,13 +194,17 @@ class Features(GraphSet):
     """A finished features folder of one collection; a graph is read when it is asked for.
 
     Raises:
-        DataError: The folder is missing or not finished, or its manifest or index was changed since.
+        DataError: The folder is missing or not finished, or has no features, or its manifest or index was
+            changed since.
     """
 
     def __init__(self, folder: Path):
         self.folder = Path(folder)
         self.origin = str(folder)
-        self.manifest = read_manifest(folder, _MAKE)
+        self.manifest = read_manifest(folder, how_to_make(folder, "features", _NOTEBOOK))
+        if "config_columns" not in self.manifest:
+            problem = "is no features folder; another step has made it"
+            raise DataError(folder, problem, "Name a folder of features/, such as features/sample/tile-xla")
         check_record(self.folder / MANIFEST, self.manifest, _Manifest, _AGAIN)
         path = self._finished(self.folder / INDEX)
         with readable(path, _AGAIN):

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fastslow.core.errors import DataError, StorageError
-from fastslow.core.files import file_digest
+from fastslow.core.files import file_digest, writer_lock
 
 FOLDER = Path(__file__).resolve().parents[2] / "fastslow_programs" / "models"
 """Folder of the archive, which the package that ranks programs brings."""
@@ -40,11 +40,12 @@ def packaged_models() -> Path:
     archive = FOLDER / ARCHIVE
     name = f"{_PREFIX}{file_digest(archive)[:12]}"
     for cache in _caches():
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, StorageError):
             if (cache / name).is_dir():
                 return cache / name
             cache.mkdir(parents=True, exist_ok=True)
-            return _unpack(archive, cache / name)
+            with writer_lock(cache):
+                return _unpack(archive, cache / name)
     raise StorageError(cache, "cannot be written", "Set XDG_CACHE_HOME to a folder that can")
 
 
@@ -68,17 +69,17 @@ def _temporary() -> tempfile.TemporaryDirectory:
 
 
 def _unpack(archive: Path, folder: Path) -> Path:
-    """Unpack an archive, whole or not at all; another process may do the same."""
-    temporary = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
+    """Unpack an archive, whole or not at all, after a process that was first or was killed meanwhile."""
+    if folder.is_dir():
+        return folder
+    for abandoned in folder.parent.glob(f".{_PREFIX}*"):
+        shutil.rmtree(abandoned, ignore_errors=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=folder.parent))
     try:
         with tarfile.open(archive, "r:xz") as opened:
             opened.extractall(temporary, filter="data")
         temporary.chmod(0o755)
-        try:
-            os.rename(temporary, folder)
-        except OSError:
-            if not folder.is_dir():  # or another process was first
-                raise
+        os.rename(temporary, folder)
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
         raise DataError(archive, f"is damaged ({error})", _AGAIN) from None
     finally:

@@ -13,7 +13,7 @@ from annotated_types import Ge, Le, Len
 from pydantic import AfterValidator
 
 from fastslow.competition.catalog import COLLECTIONS, Collection, get_collection
-from fastslow.core.artifacts import MANIFEST, read_manifest
+from fastslow.core.artifacts import MANIFEST, how_to_make, read_manifest
 from fastslow.core.errors import DataError
 from fastslow.core.files import digest
 from fastslow.core.records import FileName, Record, check_record
@@ -26,7 +26,6 @@ HELD_OUT = "held_out.npz"
 """Predictions of the train programs that ``folds`` left out of a training."""
 INIT = "init"
 """Input of a network that started from trained weights; each seed may start from its own."""
-_MAKE = "Make it with `make ensemble` or the notebook that writes it (its `folder`), or name another folder"
 REWRITE = "Train this model again, or write the run with fastslow.runs.predictions.write_run"
 """Remedy for a run whose files are not as they were written."""
 _ROUNDING = 1e-9  # of a score, and of their mean relative to the largest of them
@@ -72,15 +71,27 @@ class _Manifest(CollectionRecord):
     warnings: list[str] = []
 
 
+def read_finished(folder: Path) -> dict:
+    """Read the manifest of a run folder, as :func:`read_manifest`, with the advice how to make the run."""
+    return read_manifest(
+        folder, how_to_make(folder, "ensemble", "the notebook that writes it (its `folder`)")
+    )
+
+
 def read_run_manifest(folder: Path) -> dict:
     """Read a run's manifest and check the keys that other steps read.
 
     Raises:
-        DataError: There is none, it lacks a key or holds one of another type, a score is beyond the range of
-            its metric, or the mean is not the mean of the graphs; the key is named.
+        DataError: There is none, or it belongs to no run. It lacks a key or holds one of another type, a
+            score is beyond the range of its metric, or the mean is not the mean of the graphs; the key is
+            named.
     """
     path = Path(folder) / MANIFEST
-    manifest = check_record(path, read_manifest(folder, _MAKE), _Manifest, REWRITE)
+    manifest = read_finished(folder)
+    if "valid" not in manifest or "collection" not in manifest["settings"]:
+        problem = "is no run of a collection; another step has made it"
+        raise DataError(folder, problem, "Name a folder of a run, such as runs/sample/ranker-tile-xla-s0")
+    check_record(path, manifest, _Manifest, REWRITE)
     lowest = -math.inf if get_collection(manifest["settings"]["collection"]).kind == "tile" else -1.0
     valid = manifest["valid"]
     scores = {f"valid.per_graph.{graph}": score for graph, score in valid["per_graph"].items()}

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import ConfigDict
 
-from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
+from fastslow.core.artifacts import MANIFEST, finished_file
 from fastslow.core.errors import DataError, SettingsError, counted
 from fastslow.core.memory import step_memory
 from fastslow.core.records import Record, check_record
@@ -16,6 +16,7 @@ from fastslow.features.scaling import EXPANDED_NODE_FEATURES, Scaler
 from fastslow.networks.model.convolutions import CONVOLUTIONS
 from fastslow.networks.predict.dataset import GraphDataset, make_network, predict
 from fastslow.networks.settings.options import NetworkOptions
+from fastslow.runs.run_manifest import read_finished
 from fastslow.runs.scalers import SCALERS, read_scaler
 from fastslow.runs.tensors import load_weights
 
@@ -48,7 +49,7 @@ def recorded_options(folder: Path) -> NetworkOptions:
     Raises:
         DataError: The folder is not finished, holds no network, or one that this code cannot make.
     """
-    manifest = read_manifest(folder)
+    manifest = read_finished(folder)
     recorded = manifest["settings"]
     if (model := recorded.get("model")) != "gnn":
         problem = f"a run of {model!r}, not of a network"

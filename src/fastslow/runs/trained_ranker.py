@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Literal
 
-from fastslow.core.artifacts import MANIFEST, finished_file, read_manifest
+from fastslow.core.artifacts import MANIFEST, finished_file
 from fastslow.core.errors import DataError
 from fastslow.core.records import Record, check_record
 from fastslow.core.settings import NonNegative
 from fastslow.rankers.fit import Fitted
 from fastslow.rankers.libraries import LIBRARIES
 from fastslow.rankers.options import OBJECTIVES, RankerOptions
+from fastslow.runs.run_manifest import read_finished
 
 MODEL = "model.txt"
 _AGAIN = "Train this model again"
@@ -32,7 +33,7 @@ def read_ranker(folder: Path) -> Fitted:
     Raises:
         DataError: The run is not finished, or is not a ranker's.
     """
-    manifest = read_manifest(folder)
+    manifest = read_finished(folder)
     if (model := manifest["settings"].get("model")) != "ranker":
         problem = f"is a run of {model!r}, not of a ranker"
         raise DataError(folder, problem, "Name a folder that the ranker notebook wrote")

@@ -141,7 +141,7 @@ def begin_training(settings: TrainSettings) -> Training:
     columns = read_manifest(start)["features"]["config_columns"]
     if columns != sources[0].config_columns:
         problem = f"{settings.init} reads other columns than {sources[0].folder} has"
-        raise SettingsError("init", f"{problem}. Build the features with its settings, or do without init")
+        raise SettingsError("init", f"{problem}. Build the features with its settings, or leave init empty")
     training = Training(settings, graphs_of(settings, sources, read_scalers(start)))
     load_weights(training.network, finished_file(start, WEIGHTS, AGAIN), AGAIN)
     return training

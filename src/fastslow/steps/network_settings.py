@@ -204,7 +204,7 @@ class TrainSettings(MachineSettings, KindSettings, NetworkOptions):
         start = recorded_options(resolve(self.init))
         names = ["kind", *(field.name for field in fields(ArchitectureOptions) if field.name != "dropout")]
         if values := differences(vars(start), self.asdict(), names):
-            remedy = "Give these settings the values there, or do without init"
+            remedy = "Give these settings the values there, or leave init empty"
             raise SettingsError("init", f"{self.init} is another network: {values}. {remedy}")
 
     def sources(self) -> list[Features]:

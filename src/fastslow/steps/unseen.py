@@ -10,7 +10,7 @@ from pydantic import ConfigDict
 from fastslow.competition.catalog import COLLECTIONS, TEST, ProgramFile, get_collection
 from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.rules.program_rules import check_program
-from fastslow.core.artifacts import MANIFEST, read_manifest
+from fastslow.core.artifacts import MANIFEST
 from fastslow.core.errors import DataError
 from fastslow.core.records import Record, check_record
 from fastslow.core.settings import resolve
@@ -18,6 +18,7 @@ from fastslow.features.build import GraphOptions, graph_of
 from fastslow.features.graph import Graph, GraphSet
 from fastslow.features.nodes.protobuf import find_protobuf
 from fastslow.runs.features_folder import RECIPE, CollectionRecord
+from fastslow.runs.run_manifest import read_finished
 
 _AGAIN = "Train this model again"
 
@@ -61,7 +62,7 @@ def read_recipe(folder: Path) -> dict:
         DataError: The folder is not finished, belongs to a run that does not keep them, or this code cannot
             build such features.
     """
-    manifest = read_manifest(folder)
+    manifest = read_finished(folder)
     recipe = manifest.get("features", manifest)
     if not isinstance(recipe, dict) or not all(key in recipe for key in RECIPE):
         raise DataError(folder, "does not keep how its features were built", _AGAIN)
@@ -76,20 +77,19 @@ def recipe_options(recipe: dict) -> GraphOptions:
     return GraphOptions(**{name: settings[name] for name in names if name in settings})
 
 
-def read_unseen(folder: Path, paths: Iterable[Path], hlo_folder: str = "") -> UnseenGraphs:
+def read_unseen(folder: Path, paths: Iterable[Path]) -> UnseenGraphs:
     """Read competition files (npz) and build their graphs, see :func:`build_unseen`.
 
     Args:
         folder: Folder of the run that the graphs are built for.
         paths: The files, all of the run's kind of collection.
-        hlo_folder: Folder with TpuGraphs' protobufs of the programs; empty where there are none.
 
     Raises:
         DataError: A file is broken (the message names the key), or as there.
     """
     collection = UnseenGraphs(folder, []).collection
     files = (ProgramFile(collection, TEST, Path(path)) for path in paths)
-    return build_unseen(folder, map(_read_program, files), hlo_folder)
+    return build_unseen(folder, map(_read_program, files))
 
 
 def _read_program(file: ProgramFile) -> Program:

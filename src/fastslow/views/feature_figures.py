@@ -203,10 +203,18 @@ class ViolationSettings(Settings):
     column: str = "violation_ratio"
     """Column of ``config_feat`` to plot against runtime."""
 
-    def position(self, names: list[str]) -> int:
-        """Return the position of the column among the features' columns; an unknown column is an error."""
+    def read_features(self) -> Features:
+        """Return the features.
+
+        Raises:
+            SettingsError: They belong to a tile collection, or have no such column.
+            DataError: The features folder is missing or not finished.
+        """
+        features = Features(resolve(self.features))
+        self.require(features.collection.kind == "layout", "features", "features of a layout collection")
+        names = features.config_columns
         self.require(self.column in names, "column", f"one of {', '.join(names)}")
-        return names.index(self.column)
+        return features
 
 
 def correlate(settings: ViolationSettings) -> pd.DataFrame:
@@ -214,8 +222,11 @@ def correlate(settings: ViolationSettings) -> pd.DataFrame:
 
     Returns:
         A row per graph, a column per feature; -1 to 1, and 0 where the feature does not vary in the graph.
+
+    Raises:
+        SettingsError, DataError: As :meth:`ViolationSettings.read_features`.
     """
-    features = Features(resolve(settings.features))
+    features = settings.read_features()
     names = features.config_columns
     rows = {}
     for name in features.names(TRAIN):
@@ -233,12 +244,11 @@ def plot_violation(settings: ViolationSettings) -> Figure:
         The figure; runtimes are divided by the runtime of the graph's fastest configuration.
 
     Raises:
-        SettingsError: The features have no such column.
-        DataError: The features folder is missing or not finished.
+        SettingsError, DataError: As :meth:`ViolationSettings.read_features`.
     """
-    features = Features(resolve(settings.features))
+    features = settings.read_features()
     names = features.names(TRAIN)[:_PANELS]
-    position = settings.position(features.config_columns)
+    position = features.config_columns.index(settings.column)
     columns = min(3, len(names))
     rows = -(-len(names) // columns)
     figure = Figure(figsize=(WIDTH, 2.1 * rows + 0.4), layout="constrained")

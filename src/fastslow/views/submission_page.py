@@ -111,11 +111,12 @@ def _verdict(record: Mapping, table: pd.DataFrame) -> str:
 def _numbers(record: Mapping, steps: Mapping[str, Path]) -> list[Number]:
     notebooks = sum((folder / NOTEBOOK).is_file() for folder in steps.values())
     rows = sum(record.get("checked", {}).get("rows", {}).values())
+    of_time = f"{notebooks} notebooks, some side by side; of a resumed one the last session"
     test = "no labels" if record["test_mean"] is None else f"{record['test_mean']:.3f}"
     return [
         Number("mean of five on test", test, f"valid {record['valid_mean']:.3f}"),
         Number("rows of the CSV", f"{rows:,}", "read back and checked"),
-        Number("time", _minutes(wall_seconds(steps.values())), f"{notebooks} notebooks, some side by side"),
+        Number("time", _minutes(wall_seconds(steps.values())), of_time),
     ]
 
 

@@ -13,7 +13,7 @@ from fastslow.steps.network_settings import TrainSettings
 from fastslow.workflow.job_plan import machine_resources, share_cores
 from fastslow.workflow.settings.presets import RULES
 from fastslow.workflow.speed import SEGMENTS, Speed, measure
-from fastslow.workflow.steps import Plan, Step
+from fastslow.workflow.steps import ROUNDS, Plan, Step
 
 _MARGIN, _LATE = 0.8, 1.1  # of the time that is left, planned with; of its planned time, a model's limit
 _MEASURING = 0.15  # of the time that is left may be spent on one measurement
@@ -137,8 +137,13 @@ def plan_hours(plan: Plan, seconds: float) -> tuple[dict[str, Any], str]:
 
 
 def _rounds(step: Step) -> int:
-    settings = step.settings
-    return settings.epochs if isinstance(settings, TrainSettings) else settings.num_iterations
+    rounds: int = getattr(step.settings, _rounds_of(step.section))
+    return rounds
+
+
+def _rounds_of(section: str) -> str:
+    """Return the setting of a section, such as ``gnn.layout-xla-default``, that has its epochs or trees."""
+    return ROUNDS[section.partition(".")[0]]
 
 
 def _settings(
@@ -150,8 +155,7 @@ def _settings(
     for model in models:
         network = model.section.startswith("gnn")
         if choice.share < 1:
-            rounds = "epochs" if network else "num_iterations"
-            settings[f"{model.section}.{rounds}"] = model.part(choice.share)
+            settings[f"{model.section}.{_rounds_of(model.section)}"] = model.part(choice.share)
         if network:
             segments = SEGMENTS if model.on_segments(choice.cut) else {}
             settings |= {f"{model.section}.{name}": value for name, value in segments.items()}

@@ -1,5 +1,6 @@
 """The command ``compare``: two runs, two models or two submissions; their files show which."""
 
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -41,6 +42,7 @@ def compare(settings: CompareSettings) -> dict:
         SettingsError: The two are not of one sort, or belong to different collections.
         DataError: One of them is missing or broken.
     """
+    _warn_of_the_same(settings)
     if not _are_submissions(settings):
         return compare_runs(settings).record()
     comparison = compare_submissions(settings)
@@ -61,7 +63,15 @@ def compare_two(settings: CompareSettings) -> Comparison:
         SettingsError: The two are not of one sort, or belong to different collections.
         DataError: One of them is missing or broken.
     """
+    _warn_of_the_same(settings)
     return compare_submissions(settings) if _are_submissions(settings) else compare_models(settings)
+
+
+def _warn_of_the_same(settings: CompareSettings) -> None:
+    """Print a warning where both names lead to the same files."""
+    if len({path.resolve() for path in settings.folders()}) == 1:
+        words = f"{settings.one} is compared with itself, so no difference is seen; name another one"
+        print(f"warning: {words}", file=sys.stderr)
 
 
 def _are_submissions(settings: CompareSettings) -> bool:

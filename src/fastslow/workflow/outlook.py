@@ -14,10 +14,9 @@ from fastslow.steps.network_settings import TrainSettings
 from fastslow.steps.ranker_settings import RankerSettings
 from fastslow.steps.training_groups import trained_together
 from fastslow.workflow.settings.presets import HOURS, STAGES
-from fastslow.workflow.steps import Step
+from fastslow.workflow.steps import ROUNDS, Step
 
 _MOST_NAMED = 3  # steps that another one waits for
-_LENGTHS = ("epochs", "num_iterations")  # settings to which the time of a training is proportional
 
 
 def look(step: Step) -> tuple[bool, list[str]]:
@@ -96,7 +95,7 @@ def _expected_seconds(step: Step) -> float | None:
     except DataError:  # the step was begun again since, so its settings of last time are not known
         return seconds
     now = step.settings.asdict()
-    for name in _LENGTHS:
+    for name in ROUNDS.values():
         if name in before:
             seconds *= now[name] / before[name]
     return seconds

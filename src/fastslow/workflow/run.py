@@ -278,7 +278,7 @@ def _check_init(steps: Sequence[Step]) -> None:
             here = features[folder].identity()
             if values := differences(there, here, here.keys() - {"collection"}):
                 problem = f"{settings.init} reads features of other settings: {values}"
-                raise SettingsError("init", f"{problem}. Give features these values, or do without init")
+                raise SettingsError("init", f"{problem}. Give features these values, or leave init empty")
 
 
 def _check_patterns(plan: Plan, steps: Sequence[Step]) -> None:

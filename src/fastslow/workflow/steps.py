@@ -32,6 +32,8 @@ NOTEBOOKS = {
     "ensemble": "30_ensemble",
 }
 """The notebook of each section's step."""
+ROUNDS = {"gnn": "epochs", "ranker": "num_iterations"}
+"""By model, the setting that the time of its training is proportional to."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,13 @@ from typing import Any
 from fastslow.core.files import check_writable
 from fastslow.core.tables import facts_text
 from fastslow_programs.program.program_settings import MeasureSettings
-from fastslow_programs.tuning.measurement import TO_RANK, measure_source, table_path, write_measurement
+from fastslow_programs.tuning.measurement import (
+    TO_RANK,
+    claiming_table,
+    measure_source,
+    table_path,
+    write_measurement,
+)
 
 
 def measure_program(settings: MeasureSettings) -> dict[str, Any]:
@@ -17,7 +23,8 @@ def measure_program(settings: MeasureSettings) -> dict[str, Any]:
     """
     settings = settings.from_working_folder("source", "data_root")
     check_writable(table_path(settings))
-    facts = write_measurement(measure_source(settings), settings)
+    with claiming_table(settings):
+        facts = write_measurement(measure_source(settings), settings)
     print(facts_text({name: fact for name, fact in facts.items() if name != TO_RANK}))
     print(f"{TO_RANK}:\n{facts[TO_RANK]}")  # on one line, to be copied
     return facts

@@ -7,6 +7,10 @@ from fastslow.core.errors import SettingsError
 from fastslow_programs.compiler.tracing import Call
 
 _SHOWN = 5  # layers that a message names
+_REMEDY = (
+    "Replace that part of the module, such as branches and shapes that depend on values, or give a function "
+    "for jax.jit"
+)
 
 
 def as_jax(call: Call) -> Call:
@@ -42,16 +46,25 @@ def as_jax(call: Call) -> Call:
     except SettingsError:
         raise
     except Exception as error:  # of many kinds, for what its tracer cannot follow
-        reason = f"{name} ({type(error).__name__}: {' '.join(str(error).split())[:300]})"
-        raise SettingsError(f"torch.export and torchax cannot read {reason}") from None
+        raise _unreadable(name, error) from None
 
     def forward(state: Any, *given: Any, **named: Any) -> Any:
         """Return the outputs."""
         leaves = _leaves(given, named)
-        return run(state, [leaves[path] for path in order])
+        try:
+            return run(state, [leaves[path] for path in order])
+        except Exception as error:  # of many kinds, of an operation that torchax has not, or not for jax.jit
+            raise _unreadable(name, error) from None
 
     forward.__name__ = name  # for messages
     return Call(forward, (weights, *inputs), named_inputs)
+
+
+def _unreadable(name: str, error: Exception) -> SettingsError:
+    """Return the error of a module of which torch or torchax can make no JAX function."""
+    (reason, *_) = str(error).strip().splitlines() or [""]
+    reason = f"{type(error).__name__}: {reason[:200].rstrip('. ')}"
+    return SettingsError("source", f"torch.export and torchax cannot read {name} ({reason}). {_REMEDY}")
 
 
 def _leaves(arguments: tuple, keywords: dict[str, Any]) -> dict[tuple, Any]:
@@ -83,13 +96,24 @@ def _require_not_random(module: Any, exported: Any) -> None:
     """
     seeded = sys.modules["torch"].Tag.nondeterministic_seeded
     drawing = [node for node in exported.graph.nodes if seeded in getattr(node.target, "tags", ())]
-    if not drawing:
-        return
     layers = [[*node.meta["nn_module_stack"].values()][-1] for node in drawing]
     words = dict.fromkeys(f"{kind.rpartition('.')[2]} {path}".strip() for path, kind in layers)
+    words |= dict.fromkeys(_dropping(module))
+    if not words:
+        return
     shown = ", ".join([*words][:_SHOWN]) + (f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else "")
     mode, remedy = "evaluation", "Give what it draws as an argument"
     if any(part.training for part in module.modules()):
         mode, remedy = "training", "Call .eval() on it"
     problem = f"{type(module).__name__} draws random numbers in {mode} mode ({shown})"
     raise SettingsError("source", f"{problem}, which torchax cannot trace. {remedy}")
+
+
+def _dropping(module: Any) -> list[str]:
+    """Return the recurrent layers of a module that drop values between their layers; an export loses that."""
+    recurrent = sys.modules["torch"].nn.RNNBase
+    return [
+        f"{type(part).__name__} {path}".strip()
+        for path, part in module.named_modules()
+        if isinstance(part, recurrent) and part.training and part.dropout and part.num_layers > 1
+    ]

@@ -13,6 +13,7 @@ tensors.
 """
 
 import base64
+import contextlib
 import functools
 import importlib.util
 import inspect
@@ -22,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastslow.core.errors import DataError, SettingsError, with_article
 from fastslow.core.input_files import check_regular, unpacked_name
@@ -389,12 +390,42 @@ def _checked(path: Path, call: Call) -> Call:
         return as_jax(call)
 
 
+class _Executed(NamedTuple):
+    """The folder of a file that was executed, and the names of all modules that were there before."""
+
+    folder: Path
+    before: frozenset[str]
+
+
+_PACKAGE = "__init__.py"
+_executed: list[_Executed] = []  # the first file of the folder that is in ``sys.path``, if any
+
+
+def _forget(folder: Path, before: frozenset[str]) -> None:
+    """Forget modules that were imported from a folder, which leaves ``sys.path``."""
+    with contextlib.suppress(ValueError):  # the user has removed it
+        sys.path.remove(str(folder))
+    files = {name: Path(getattr(module, "__file__", None) or "/") for name, module in sys.modules.items()}
+    own = {name for name, file in files.items() if file in (folder / f"{name}.py", folder / name / _PACKAGE)}
+    for name in list(sys.modules):
+        if name.partition(".")[0] in own - before:
+            del sys.modules[name]
+
+
 def _run_file(path: Path):
-    """Execute a Python file, which may import modules from its folder, and return it as a module."""
+    """Execute a Python file, which may import modules from its folder, and return it as a module.
+
+    The folder stays in ``sys.path``, as the functions of the file may import when they are called. A file of
+    another folder replaces it: both may have a ``layers.py``.
+    """
     spec = importlib.util.spec_from_file_location("user_program", path)
     module = importlib.util.module_from_spec(spec)
+    if not (_executed and _executed[0].folder == path.parent):
+        while _executed:
+            _forget(*_executed.pop())
+        _executed.append(_Executed(path.parent, frozenset(sys.modules)))
+        sys.path.insert(0, str(path.parent))
     sys.modules[spec.name] = module
-    sys.path.insert(0, str(path.parent))
     with without_exit(path):
         spec.loader.exec_module(module)
     return module

@@ -404,6 +404,9 @@ class Ranking(RankingFacts, Shown):
             return f"Keep {self._compared}: it is {fastest_is}."
         best = f"configuration {fastest}, {fastest_is}"
         beyond_noise = self._is_faster_than_default(fastest)
+        if beyond_noise and "round" in self.known:  # its default is bound, and measure has timed more
+            agreed = "where the result of `measure` is to take it too"
+            return f"Take {best}, {agreed}: it is faster than {self._compared}, bound like it, beyond noise."
         if beyond_noise:
             return f"Take {best}: it is faster than {self._compared} beyond noise."
         if beyond_noise is False:

@@ -6,6 +6,7 @@ is kept beside the table: the table belongs to a ranking of that file.
 
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fastslow.core.errors import DataError
-from fastslow.core.files import atomic_path, read_json, write_json
+from fastslow.core.files import atomic_path, read_json, write_json, writer_lock
 from fastslow.core.progress import progress, ticking
 from fastslow.core.settings import resolve
 from fastslow.hlo.messages import Module
@@ -147,6 +148,14 @@ def _compare(module: Module, times: Callable[[Sequence[Module]], Times]) -> list
 def table_path(settings: MeasureSettings) -> Path:
     """Return the CSV file of a program's measured runtimes."""
     return resolve(settings.data_root) / MEASURED_FOLDER / f"{settings.program}.csv"
+
+
+def claiming_table(settings: MeasureSettings) -> AbstractContextManager[None]:
+    """Let one process at a time measure for a table, and another of the same name wait.
+
+    Two programs of one name that were measured at the same time would each find no table, and write one.
+    """
+    return writer_lock(table_path(settings).with_suffix(""))
 
 
 def _claim_table(settings: MeasureSettings, module: Module) -> None:
