@@ -266,10 +266,10 @@ def draw_rows(
 
 
 def draw_configs(size: int, max_configs: int | None, seed: int, name: str) -> np.ndarray | slice:
-    """Sample at most ``max_configs`` different ones of so many, by the graph's name and the seed; None: all.
+    """Sample at most ``max_configs`` of ``size`` configurations without replacement; None takes all.
 
     Returns:
-        Ascending positions ``(n,)``, or ``slice(None)`` where all are taken.
+        Ascending positions ``(n,)``, which the graph's name and the seed decide, or ``slice(None)`` for all.
     """
     if max_configs is None or size <= max_configs:
         return slice(None)
