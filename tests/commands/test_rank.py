@@ -35,6 +35,16 @@ def test_words_are_printed_before_numbers_and_the_models_first(home, dots, capsy
     assert str(folder / "ranking.html") in said
 
 
+def test_the_ranking_of_another_program_of_the_name_is_replaced_with_a_note(home, dots, capsys):
+    (home / "other").mkdir()
+    (home / "other" / "dots.pb").write_bytes(varied_module(3).SerializeToString())
+    for source, notes in ((dots, 0), (dots, 0), ("other/dots.pb", 1), ("other/dots.pb", 0)):
+        rank_program(RankSettings(source=source, configs=4, run="runs/smoke"))
+        said = " ".join(capsys.readouterr().out.split())
+        note = f"note: this replaces the ranking of {home / dots}, of the same name; name=NAME keeps both"
+        assert said.count(note) == notes and said.count("note: this replaces") == notes
+
+
 def test_a_folder_that_cannot_be_written_is_refused_before_the_ranking(dots, capsys):
     with pytest.raises(StorageError, match="dots.pb is no folder. Name another folder"):
         rank_program(RankSettings(source=dots, configs=4, run="runs/smoke", data_root=dots))
