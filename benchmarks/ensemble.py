@@ -10,7 +10,6 @@ collections alike; ± is its standard error over programs, both searches of one 
 The tables of a weak member have the best single feature as one more model, as one of your own may be.
 """
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import chain
@@ -21,6 +20,7 @@ from sklearn.model_selection import LeaveOneGroupOut
 
 from common import report
 from common.clusters import collection_mean, source_of
+from common.command_line import run_main
 from common.folds import family_of
 from common.options import make_parser
 from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, Collection, list_programs
@@ -224,4 +224,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -19,7 +19,6 @@ leaving known configurations out. The rows of one *number* of programs are means
 """
 
 import argparse
-import sys
 import tempfile
 from dataclasses import dataclass
 from functools import cache
@@ -31,6 +30,7 @@ import torch
 
 from common import report
 from common.ceilings import distinct_ceiling
+from common.command_line import run_main
 from common.few_shot import PREDICTORS, Measured
 from common.kept import kept_parts
 from common.labelled_sample import labelled_sample
@@ -302,4 +302,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -8,7 +8,6 @@ holds; *share of J C*: over all pairs of a segment and a configuration.
 """
 
 import subprocess
-import sys
 import tempfile
 import time
 from argparse import Namespace
@@ -18,6 +17,7 @@ import numpy as np
 import torch
 
 from common import report
+from common.command_line import run_main
 from common.contest import read_status
 from common.graph_files import REAL, SAMPLE, OneGraph, program_of
 from common.made_graphs import write_repeated
@@ -200,4 +200,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

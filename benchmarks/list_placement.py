@@ -13,13 +13,13 @@ alone and are scored on valid too, where design and settings were chosen. Test p
 report. Intervals are Student's at 95 % over programs; the problems of one program are one draw.
 """
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from common import report
+from common.command_line import run_main
 from common.held_out_placement import best_known, held_out, program_of, ratio, to_learn_from
 from common.kept import kept_parts
 from common.options import make_parser
@@ -173,4 +173,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -9,7 +9,6 @@ file of a configuration: default is faster.
 """
 
 import argparse
-import sys
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from common import report
+from common.command_line import run_main
 from common.labelled_sample import labelled_sample
 from common.options import make_parser
 from common.pretrained import Pretrained
@@ -87,4 +87,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

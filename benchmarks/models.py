@@ -23,6 +23,7 @@ import torch
 
 from common import options as shared
 from common import report
+from common.command_line import run_main
 from common.folds import HeldOut, build_layouts, family_of, split_families
 from common.kept import kept_parts
 from common.options import network_settings
@@ -252,4 +253,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

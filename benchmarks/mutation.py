@@ -23,6 +23,7 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 from common import report
+from common.command_line import run_main
 from common.options import make_parser
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -226,7 +227,8 @@ def measure(repository: Path, target: str, count: int, seed: int) -> dict:
     }
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str]) -> int:
+    """Run from the command line and return the exit status."""
     parser = make_parser(__doc__.partition("\n")[0])
     parser.add_argument("--target", nargs="+", choices=TARGETS, default=list(TARGETS), help="default: all")
     parser.add_argument("--mutants", type=int, default=40, help="mutants of a target (default 40, quick 1)")
@@ -244,4 +246,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run_main(main)

@@ -24,7 +24,6 @@ the layer*: what one of the devices computes, before the sum over devices.
 """
 
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -39,6 +38,7 @@ import pandas as pd
 
 import fastslow
 from common import report
+from common.command_line import run_main
 from common.kept import kept_parts
 from common.options import make_parser
 from fastslow.core.errors import DataError
@@ -406,4 +406,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

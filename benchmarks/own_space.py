@@ -9,7 +9,6 @@ Every search starts from the same random configuration of its seed.
 """
 
 import json
-import sys
 import tempfile
 import time
 import warnings
@@ -21,6 +20,7 @@ import numba
 import numpy as np
 
 from common import report
+from common.command_line import run_main
 from common.kept import kept_parts
 from common.needs import GUIDED, needs_of, summarise
 from common.options import make_parser
@@ -167,4 +167,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

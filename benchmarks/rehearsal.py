@@ -19,6 +19,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from common import report
+from common.command_line import run_main
 from common.graph_files import REAL
 from common.options import make_parser
 from common.real_size import DISTINCT, REAL_SIZE, TINY_DISTINCT, TINY_SIZE, make_competition
@@ -185,4 +186,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

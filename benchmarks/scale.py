@@ -7,7 +7,6 @@ published number of programs these are the CPU hours of one network of the colle
 features, rankers and tile networks are not counted. Seconds are CPU seconds of one thread.
 """
 
-import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import numpy as np
 import torch
 
 from common import report
+from common.command_line import run_main
 from common.graph_files import REAL, SAMPLE, OneGraph, program_of
 from common.options import make_parser, network_settings
 from common.real_size import REAL_SIZE
@@ -159,4 +159,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -33,6 +33,7 @@ import numpy as np
 import torch
 
 from common import report
+from common.command_line import run_main
 from common.graph_files import REAL
 from common.kept import finite, kept_parts
 from common.labelled_sample import labelled_sample
@@ -236,4 +237,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -19,7 +19,6 @@ and the means of the values decide what it proposes next.
 
 import contextlib
 import json
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ import numpy as np
 from scipy import stats
 
 from common import report
+from common.command_line import run_main
 from common.options import make_parser
 from fastslow.core.progress import progress
 from fastslow_programs.compiler.bench import Times
@@ -263,4 +263,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

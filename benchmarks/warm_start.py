@@ -9,13 +9,13 @@ nothing, each the mean of the seeds, plus or minus its standard error over progr
 the trainings. Epochs of 0: the weights as they are.
 """
 
-import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from common import report
+from common.command_line import run_main
 from common.kept import kept_parts
 from common.options import make_parser, network_settings
 from fastslow.competition.catalog import SPLITS, TEST, TRAIN, VALID, get_collection, list_programs
@@ -144,4 +144,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -2,15 +2,17 @@
 
 import argparse
 import runpy
+import subprocess
 import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from common import ceilings, clusters, report
+from common import ceilings, clusters, command_line, report
 from common.kept import Kept, finite, kept_parts
 from fastslow.competition.metrics import kendall_tau
+from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT
 
 BENCHMARKS = PROJECT / "benchmarks"
@@ -24,6 +26,27 @@ def test_help_of_every_script_from_any_folder(tmp_path, monkeypatch, capsys):
         with pytest.raises(SystemExit, match="0"):
             runpy.run_path(str(script), run_name="__main__")
         assert "--quick" in capsys.readouterr().out, script.name
+
+
+def test_every_script_ends_with_one_line_for_an_error_of_the_user(monkeypatch, capsys):
+    """No script starts its ``main`` in a way of its own; one that did would print a traceback."""
+    started = [path for path in BENCHMARKS.rglob("*.py") if "\nif __name__ ==" in path.read_text()]
+    last = 'if __name__ == "__main__":\n    run_main(main)\n'
+    assert [path.name for path in started if not path.read_text().endswith(last)] == []
+    assert {*BENCHMARKS.glob("*.py")} <= {*started}
+
+    def refuse(arguments):
+        raise DataError(arguments[0], "is missing", "Name another one")
+
+    monkeypatch.setattr(sys, "argv", ["script.py", "runs/nope"])
+    with pytest.raises(SystemExit, match="^1$"):
+        command_line.run_main(refuse)
+    assert capsys.readouterr().err == "error: runs/nope: is missing. Name another one\n"
+    with pytest.raises(SystemExit, match="^1$"):
+        command_line.run_main(lambda arguments: subprocess.run(["false"], check=True).returncode)
+    assert capsys.readouterr().err == "error: a command ended with status 1, see above: false\n"
+    with pytest.raises(SystemExit, match="^7$"):
+        command_line.run_main(lambda arguments: 7)
 
 
 def test_readme_names_every_script_and_every_table():
