@@ -24,6 +24,7 @@ from common.clusters import collection_mean, source_of
 from common.command_line import run_main
 from common.folds import family_of
 from common.options import make_parser
+from common.pretrained import features_of, run_with_features
 from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, Collection, list_programs
 from fastslow.competition.metrics import collection_score
 from fastslow.competition.reader import read_npz
@@ -63,7 +64,7 @@ class Members:
 
     def __init__(self, run: Path, collection: Collection, weak: bool = False):
         manifest = read_manifest(run / f"ensemble-{collection.slug}")
-        features = Features(run.parents[1] / "features" / run.name / collection.slug)
+        features = Features(features_of(run) / collection.slug)
         runs = {name: resolve(member["folder"]) for name, member in manifest["members"].items()}
         if weak:
             runs[SINGLE] = resolve(manifest["baselines"][SINGLE]["folder"])
@@ -203,7 +204,7 @@ def main(arguments: list[str]) -> int:
         "--run", default="runs/sample", help="folder of a run of make submit (default runs/sample)"
     )
     options = parser.parse_args(arguments)
-    run = resolve(options.run)
+    run = run_with_features(options.run)
     layouts = [collection for collection in COLLECTIONS if collection.kind == "layout"]
     if options.quick:
         layouts = layouts[:1]

@@ -35,7 +35,7 @@ from common.few_shot import PREDICTORS, Measured
 from common.kept import kept_parts
 from common.labelled_sample import labelled_sample
 from common.options import add_measured_options, make_parser
-from common.pretrained import Pretrained, labelled_files
+from common.pretrained import Pretrained, labelled_files, run_with_features
 from fastslow.competition.catalog import TEST, VALID, Collection, ProgramFile
 from fastslow.competition.metrics import ranking_tau
 from fastslow.competition.reader import read_npz
@@ -45,7 +45,6 @@ from fastslow.steps.unseen import read_unseen
 from fastslow_programs.program.configurations import find_default
 from fastslow_programs.ranking.choices import name_choices
 from fastslow_programs.ranking.known_runtimes import configurations_of, learn
-from fastslow_programs.ranking.models import runs_folder
 
 TABLE = {"hours": 0.15, "needs": ("run", "real"), "commands": (("--runs", "runs/sample"),)}
 KNOWN = (4, 8, 16, 64, 256)
@@ -279,7 +278,7 @@ def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     options = parse_options(arguments)
     torch.set_num_threads(options.threads)
-    runs = runs_folder(options.runs).resolve()
+    runs = run_with_features(options.runs)
     kept = kept_parts(__file__, options, runs)
     draws = options.draws, min(options.draws, SAMPLE_DRAWS)
     pretrained = cache(lambda collection: Pretrained(runs, collection))

@@ -78,7 +78,7 @@ def test_the_run_is_a_folder_as_in_other_scripts(members, tmp_path, monkeypatch,
     assert ensemble.main(["--quick", "--run", str(tmp_path / "runs/sample")]) == 0
     by_name, by_path = (line for line in capsys.readouterr().out.splitlines() if line.startswith("{"))
     assert by_name == by_path
-    with pytest.raises(DataError, match=f"^{tmp_path}/runs/nope/.*no such folder"):
+    with pytest.raises(DataError, match=f"^{tmp_path}/runs/nope: no such folder.*make submit"):
         ensemble.main(["--quick", "--run", "runs/nope"])
 
 
