@@ -34,7 +34,7 @@ from common.command_line import run_main
 from common.few_shot import PREDICTORS, Measured
 from common.kept import kept_parts
 from common.labelled_sample import labelled_sample
-from common.options import add_measured_options, make_parser
+from common.options import add_measured_options, at_least, make_parser
 from common.pretrained import Pretrained, labelled_files, run_with_features
 from fastslow.competition.catalog import TEST, VALID, Collection, ProgramFile
 from fastslow.competition.metrics import ranking_tau
@@ -265,9 +265,13 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = make_parser(__doc__.splitlines()[0])
     add_measured_options(parser)
-    parser.add_argument("--draws", type=int, default=DRAWS, help=f"of a measured program (default {DRAWS})")
+    parser.add_argument(
+        "--draws", type=at_least(1), default=DRAWS, help=f"of a measured program (default {DRAWS})"
+    )
     parser.add_argument("--split", choices=(TEST, VALID), default=TEST, help="of the sample (default test)")
-    parser.add_argument("--threads", type=int, default=1, help="threads of torch and LightGBM (default 1)")
+    parser.add_argument(
+        "--threads", type=at_least(1), default=1, help="threads of torch and LightGBM (default 1)"
+    )
     options = parser.parse_args(arguments)
     options.counts = [4] if options.quick else [*KNOWN]
     options.draws = 1 if options.quick else options.draws

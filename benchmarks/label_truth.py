@@ -39,7 +39,7 @@ from common.measured_runs import (
     name_groups,
     signs,
 )
-from common.options import make_parser
+from common.options import at_least, make_parser
 from fastslow.competition.metrics import kendall_tau, ranking_tau
 from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.tied_choices import Choices
@@ -194,7 +194,7 @@ def main(arguments: list[str]) -> int:
     parser = make_parser(__doc__.splitlines()[0])
     parser.add_argument("--real", type=Path, default=REAL, help="folder with npz_all/")
     parser.add_argument(
-        "--programs", type=int, default=PROGRAMS, help=f"compiled programs (default {PROGRAMS})"
+        "--programs", type=at_least(1), default=PROGRAMS, help=f"compiled programs (default {PROGRAMS})"
     )
     options = parser.parse_args(arguments)
     path = options.real / FILE

@@ -28,6 +28,7 @@ from common.doppler_instances import critical_path, doppler_problems
 from common.held_out_placement import best_known, held_out, long_search, program_of, program_paths, ratio
 from common.kept import finite, kept_parts
 from common.latency_instances import latency_problems
+from common.options import at_least
 from fastslow_placement.base.search import anneal, best_of
 from fastslow_placement.baselines import PLACEMENT_RULES, best_placement, by_hand
 from fastslow_placement.programs.cost_graph import CostGraph
@@ -186,9 +187,13 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="only check that everything runs")
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=[*SECTIONS])
-    parser.add_argument("--evaluations", type=int, default=OF_TASKS, help="of the annealing of other tasks")
-    parser.add_argument("--search", type=int, default=2000, help="evaluations of each long search (best)")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument(
+        "--evaluations", type=at_least(1), default=OF_TASKS, help="of the annealing of other tasks"
+    )
+    parser.add_argument(
+        "--search", type=at_least(1), default=2000, help="evaluations of each long search (best)"
+    )
+    parser.add_argument("--seeds", type=at_least(0), nargs="+", default=[0, 1, 2])
     options = parser.parse_args(arguments)
     if options.quick:
         options.search, options.evaluations, options.seeds = 200, 50, [0]

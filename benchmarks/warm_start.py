@@ -17,7 +17,7 @@ import numpy as np
 from common import report
 from common.command_line import run_main
 from common.kept import kept_parts
-from common.options import make_parser, network_settings
+from common.options import at_least, make_parser, network_settings
 from fastslow.competition.catalog import SPLITS, TEST, TRAIN, VALID, get_collection, list_programs
 from fastslow.competition.metrics import ranking_tau
 from fastslow.core.settings import resolve
@@ -138,7 +138,7 @@ def measure(options: Namespace) -> None:
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     parser = make_parser(__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=3, help="seeds 0 to N - 1 (default 3)")
+    parser.add_argument("--seeds", type=at_least(1), default=3, help="seeds 0 to N - 1 (default 3)")
     measure(parser.parse_args(arguments))
     return 0
 
