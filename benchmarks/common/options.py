@@ -35,7 +35,7 @@ def at_least(least: float, kind: type[int] | type[float] = int) -> Callable[[str
         except ValueError:
             number = math.nan
         if not least <= number < math.inf:  # not a number is refused, too
-            raise argparse.ArgumentTypeError(f"{text!r} is refused: give {words} of at least {least:g}")
+            raise argparse.ArgumentTypeError(f"{text!r}: give {words} from {least:g} on")
         return number
 
     return read

@@ -60,16 +60,14 @@ def test_a_count_of_nothing_is_refused_by_every_script_with_quick_too(monkeypatc
         monkeypatch.setattr(sys, "argv", [f"{script}.py", "--quick", option, "0"])
         with pytest.raises(SystemExit, match="2"):
             runpy.run_path(str(BENCHMARKS / f"{script}.py"), run_name="__main__")
-        said = f"argument {option}: '0' is refused: give a whole number of at least 1"
+        said = f"argument {option}: '0': give a whole number from 1 on"
         assert said in capsys.readouterr().err, script
 
 
 def test_the_least_value_of_a_number():
     assert [options.at_least(1)("3"), options.at_least(0, float)("0.5")] == [3, 0.5]
     for least, kind, text in ((1, int, "2.5"), (1, int, "-1"), (0, float, "-1"), (0, float, "nan")):
-        with pytest.raises(
-            argparse.ArgumentTypeError, match=f"'{text}' is refused: give .* at least {least}"
-        ):
+        with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}': give .* from {least} on"):
             options.at_least(least, kind)(text)
 
 
