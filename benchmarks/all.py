@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.command_line import run_main
 from common.graph_files import REAL, SAMPLE
 from common.report import table
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, list_programs
@@ -269,4 +270,4 @@ def make_all(due: list[Script], sample: str, options: argparse.Namespace) -> int
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -40,6 +40,7 @@ import numpy as np
 import pandas as pd
 
 from common import report
+from common.command_line import run_main
 from common.few_shot import rank_labels
 from common.graph_files import REAL
 from common.kept import finite, kept_parts
@@ -293,4 +294,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -1,19 +1,19 @@
 """Compare ways of choosing ensemble weights on programs that chose none, after ``make submit``.
 
-``python benchmarks/ensemble.py [--quick] [--run sample]``. The members come from the run's ensembles; test is
-not read. *Further programs*: weights are chosen on all valid programs and evaluated on the layout programs of
-``data/more`` (``make sample SIZE=more``), which chose neither weights nor epochs. These decide. *Left-out
-valid programs*: weights are chosen on the valid programs of all architectures but one (the first word of a
-program's name) and evaluated on that one, in turn. The networks' epochs were selected on all of valid, which
-favours weights that prefer networks. *minus the default* is the difference of *mean*, which weights all
-collections alike; ± is its standard error over programs, both searches of one together.
+``python benchmarks/ensemble.py [--quick] [--run runs/sample]``. The members come from the run's ensembles;
+test is not read. *Further programs*: weights are chosen on all valid programs and evaluated on the layout
+programs of ``data/more`` (``make sample SIZE=more``), which chose neither weights nor epochs. These decide.
+*Left-out valid programs*: weights are chosen on the valid programs of all architectures but one (the first
+word of a program's name) and evaluated on that one, in turn. The networks' epochs were selected on all of
+valid, which favours weights that prefer networks. *minus the default* is the difference of *mean*, which
+weights all collections alike; ± is its standard error over programs, both searches of one together.
 The tables of a weak member have the best single feature as one more model, as one of your own may be.
 """
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,8 +21,10 @@ from sklearn.model_selection import LeaveOneGroupOut
 
 from common import report
 from common.clusters import collection_mean, source_of
+from common.command_line import run_main
 from common.folds import family_of
 from common.options import make_parser
+from common.pretrained import features_of, run_with_features
 from fastslow.competition.catalog import COLLECTIONS, TEST, TRAIN, VALID, Collection, list_programs
 from fastslow.competition.metrics import collection_score
 from fastslow.competition.reader import read_npz
@@ -55,14 +57,14 @@ class Members:
     """The members of a collection's ensemble on valid, restricted to some of its programs.
 
     Args:
-        run: Name of the run of ``make submit``.
+        run: Folder of a run of ``make submit``.
         collection: The collection.
         weak: Whether the best single feature is one more member: a model that is worse than the others.
     """
 
-    def __init__(self, run: str, collection: Collection, weak: bool = False):
-        features = Features(resolve(f"features/{run}/{collection.slug}"))
-        manifest = read_manifest(resolve(f"runs/{run}/ensemble-{collection.slug}"))
+    def __init__(self, run: Path, collection: Collection, weak: bool = False):
+        manifest = read_manifest(run / f"ensemble-{collection.slug}")
+        features = Features(features_of(run) / collection.slug)
         runs = {name: resolve(member["folder"]) for name, member in manifest["members"].items()}
         if weak:
             runs[SINGLE] = resolve(manifest["baselines"][SINGLE]["folder"])
@@ -130,13 +132,13 @@ class Further:
     """The programs of ``data/more`` of a collection with several configurations, as its members predict them.
 
     Args:
-        run: Name of the run of ``make submit``.
+        run: Folder of a run of ``make submit``.
         collection: The collection.
         number: Use only the first programs.
     """
 
-    def __init__(self, run: str, collection: Collection, number: int | None = None):
-        finished = Models(resolve(f"runs/{run}")).of(collection)
+    def __init__(self, run: Path, collection: Collection, number: int | None = None):
+        finished = Models(run).of(collection)
         files = list_programs(resolve(MORE), collection, TRAIN)[:number]
         self.labels: dict[str, np.ndarray] = {}
         self.predictions: dict[str, Predictions] = {}
@@ -198,17 +200,20 @@ def summary(taus: pd.DataFrame, normalisation: str) -> list[dict]:
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     parser = make_parser(__doc__.splitlines()[0])
-    parser.add_argument("--run", default="sample", help="name of the run of make submit (default sample)")
+    parser.add_argument(
+        "--run", default="runs/sample", help="folder of a run of make submit (default runs/sample)"
+    )
     options = parser.parse_args(arguments)
+    run = run_with_features(options.run)
     layouts = [collection for collection in COLLECTIONS if collection.kind == "layout"]
     if options.quick:
         layouts = layouts[:1]
     normalisations = ["min_max"] if options.quick else [*NORMALISATIONS]
     taus: dict[tuple[str, str], list[dict]] = {}
     for collection in layouts:
-        further = Further(options.run, collection, 2 if options.quick else None)
+        further = Further(run, collection, 2 if options.quick else None)
         for weak, names in ((False, normalisations), (True, ["min_max"])):
-            members = Members(options.run, collection, weak)
+            members = Members(run, collection, weak)
             for name in names:
                 of_further = on_further(members, further, name)
                 taus.setdefault((FURTHER[weak], name), []).extend(rows_of(collection, of_further))
@@ -224,4 +229,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 import fastslow
+from common.command_line import run_main
 from common.options import make_parser
 from common.report import finish, table
 from fastslow.core.settings import PROJECT
@@ -128,4 +129,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -19,7 +19,6 @@ leaving known configurations out. The rows of one *number* of programs are means
 """
 
 import argparse
-import sys
 import tempfile
 from dataclasses import dataclass
 from functools import cache
@@ -31,11 +30,12 @@ import torch
 
 from common import report
 from common.ceilings import distinct_ceiling
+from common.command_line import run_main
 from common.few_shot import PREDICTORS, Measured
 from common.kept import kept_parts
 from common.labelled_sample import labelled_sample
-from common.options import add_measured_options, make_parser
-from common.pretrained import Pretrained, labelled_files
+from common.options import add_measured_options, at_least, make_parser
+from common.pretrained import Pretrained, labelled_files, run_with_features
 from fastslow.competition.catalog import TEST, VALID, Collection, ProgramFile
 from fastslow.competition.metrics import ranking_tau
 from fastslow.competition.reader import read_npz
@@ -45,7 +45,6 @@ from fastslow.steps.unseen import read_unseen
 from fastslow_programs.program.configurations import find_default
 from fastslow_programs.ranking.choices import name_choices
 from fastslow_programs.ranking.known_runtimes import configurations_of, learn
-from fastslow_programs.ranking.models import runs_folder
 
 TABLE = {"hours": 0.15, "needs": ("run", "real"), "commands": (("--runs", "runs/sample"),)}
 KNOWN = (4, 8, 16, 64, 256)
@@ -266,9 +265,13 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     """Parse the command line."""
     parser = make_parser(__doc__.splitlines()[0])
     add_measured_options(parser)
-    parser.add_argument("--draws", type=int, default=DRAWS, help=f"of a measured program (default {DRAWS})")
+    parser.add_argument(
+        "--draws", type=at_least(1), default=DRAWS, help=f"of a measured program (default {DRAWS})"
+    )
     parser.add_argument("--split", choices=(TEST, VALID), default=TEST, help="of the sample (default test)")
-    parser.add_argument("--threads", type=int, default=1, help="threads of torch and LightGBM (default 1)")
+    parser.add_argument(
+        "--threads", type=at_least(1), default=1, help="threads of torch and LightGBM (default 1)"
+    )
     options = parser.parse_args(arguments)
     options.counts = [4] if options.quick else [*KNOWN]
     options.draws = 1 if options.quick else options.draws
@@ -279,7 +282,7 @@ def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     options = parse_options(arguments)
     torch.set_num_threads(options.threads)
-    runs = runs_folder(options.runs).resolve()
+    runs = run_with_features(options.runs)
     kept = kept_parts(__file__, options, runs)
     draws = options.draws, min(options.draws, SAMPLE_DRAWS)
     pretrained = cache(lambda collection: Pretrained(runs, collection))
@@ -302,4 +305,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -19,6 +19,7 @@ import torch
 from scipy.stats import kendalltau
 
 from common import report
+from common.command_line import run_main
 from common.contest import peak_bytes, seconds
 from common.graph_files import OneGraph, default_files, load_graph, program_of
 from common.made_graphs import write_repeated
@@ -174,4 +175,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

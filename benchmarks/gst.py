@@ -8,7 +8,6 @@ holds; *share of J C*: over all pairs of a segment and a configuration.
 """
 
 import subprocess
-import sys
 import tempfile
 import time
 from argparse import Namespace
@@ -18,10 +17,11 @@ import numpy as np
 import torch
 
 from common import report
+from common.command_line import run_main
 from common.contest import read_status
 from common.graph_files import REAL, SAMPLE, OneGraph, program_of
 from common.made_graphs import write_repeated
-from common.options import make_parser
+from common.options import at_least, make_parser
 from fastslow.competition.catalog import TRAIN
 from fastslow.competition.reader import read_npz
 from fastslow.core.progress import progress
@@ -161,12 +161,14 @@ def measure_cost(options: Namespace) -> list[dict]:
 def parse(arguments: list[str]) -> Namespace:
     """Parse the command line."""
     parser = make_parser(__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, nargs="+", default=[21_918, 43_614], help="N of the made graphs")
-    parser.add_argument("--configs", type=int, default=1000, help="C of the made graphs")
-    parser.add_argument("--channels", type=int, default=64, help="hidden channels")
-    parser.add_argument("--configs-per-step", type=int, default=128, help="configurations of a step")
-    parser.add_argument("--segment-nodes", type=int, default=1000, help="nodes of a segment")
-    parser.add_argument("--steps", type=int, default=3, help="timed steps, after one that is not")
+    parser.add_argument(
+        "--nodes", type=at_least(1), nargs="+", default=[21_918, 43_614], help="N of the made graphs"
+    )
+    parser.add_argument("--configs", type=at_least(1), default=1000, help="C of the made graphs")
+    parser.add_argument("--channels", type=at_least(1), default=64, help="hidden channels")
+    parser.add_argument("--configs-per-step", type=at_least(1), default=128, help="configurations of a step")
+    parser.add_argument("--segment-nodes", type=at_least(1), default=1000, help="nodes of a segment")
+    parser.add_argument("--steps", type=at_least(1), default=3, help="timed steps, after one that is not")
     parser.add_argument("--variant", choices=VARIANTS, help="take the steps of one variant in this process")
     parser.add_argument("--border", default="halo", help="border of --variant")
     parser.add_argument("--made", nargs=2, metavar=("NPZ", "FOLDER"), help="the made graph, and its features")
@@ -200,4 +202,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -6,7 +6,6 @@ command has our network of ``make submit``, the second the larger one of the pre
 """
 
 import copy
-import sys
 from argparse import Namespace
 from functools import partial
 
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 
 from common import contest, report
+from common.command_line import run_main
 from common.graph_files import OneGraph, first_configs, load_graph
 from common.options import our_settings
 from fastslow.competition.catalog import TEST, ProgramFile
@@ -146,4 +146,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

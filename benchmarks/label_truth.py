@@ -18,7 +18,6 @@ with time. An empty cell means that the choice is not imposed or that its progra
 """
 
 import base64
-import sys
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +27,7 @@ import numpy as np
 from common import report
 from common.alexnet import training_step
 from common.binding_rules import COMMITTED, RULES, BoundProgram, instruction_costs
+from common.command_line import run_main
 from common.graph_files import REAL, program_of
 from common.measured_runs import (
     FAR,
@@ -39,7 +39,7 @@ from common.measured_runs import (
     name_groups,
     signs,
 )
-from common.options import make_parser
+from common.options import at_least, make_parser
 from fastslow.competition.metrics import kendall_tau, ranking_tau
 from fastslow.competition.reader import Program, read_npz
 from fastslow.competition.tied_choices import Choices
@@ -186,22 +186,22 @@ def page(results: dict[str, dict], truth: dict[str, list], chosen: dict) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Run from the command line and return the exit status, 1 where the compiler is missing."""
+    """Run from the command line and return the exit status.
+
+    Raises:
+        SettingsError: The compiler is missing.
+    """
     parser = make_parser(__doc__.splitlines()[0])
     parser.add_argument("--real", type=Path, default=REAL, help="folder with npz_all/")
     parser.add_argument(
-        "--programs", type=int, default=PROGRAMS, help=f"compiled programs (default {PROGRAMS})"
+        "--programs", type=at_least(1), default=PROGRAMS, help=f"compiled programs (default {PROGRAMS})"
     )
     options = parser.parse_args(arguments)
     path = options.real / FILE
     if not path.is_file():
         print(f"skipped: {path} is missing. Name the folder of the published files with --real")
         return 0
-    try:
-        require_compiler()
-    except SettingsError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    require_compiler()
     options.programs = 2 if options.quick else options.programs
     tau, low, high = run(read_npz(program_of(path), labelled=True), options)["held_out"]
     if options.programs == PROGRAMS:
@@ -236,4 +236,4 @@ def run(file: Program, options: Namespace) -> dict:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -13,16 +13,16 @@ alone and are scored on valid too, where design and settings were chosen. Test p
 report. Intervals are Student's at 95 % over programs; the problems of one program are one draw.
 """
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from common import report
+from common.command_line import run_main
 from common.held_out_placement import best_known, held_out, program_of, ratio, to_learn_from
 from common.kept import kept_parts
-from common.options import make_parser
+from common.options import at_least, make_parser
 from fastslow.competition.catalog import TRAIN, VALID
 from fastslow.core.files import write_json
 from fastslow.core.progress import progress
@@ -119,9 +119,11 @@ def compare(problems: list[PlacementProblem], learned: list[np.ndarray]) -> pd.D
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     parser = make_parser(__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--drawn", type=int, default=1000, help="random sets of weights (default 1000)")
-    parser.add_argument("--steps", type=int, default=50, help="changes that are tried (default 50)")
+    parser.add_argument("--seeds", type=at_least(0), nargs="+", default=[0, 1, 2])
+    parser.add_argument(
+        "--drawn", type=at_least(1), default=1000, help="random sets of weights (default 1000)"
+    )
+    parser.add_argument("--steps", type=at_least(1), default=50, help="changes that are tried (default 50)")
     parser.add_argument("--write", action="store_true", help="write the weights of the first seed")
     options = parser.parse_args(arguments)
     if options.quick:
@@ -173,4 +175,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -9,7 +9,6 @@ file of a configuration: default is faster.
 """
 
 import argparse
-import sys
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -17,16 +16,16 @@ from pathlib import Path
 import numpy as np
 
 from common import report
+from common.command_line import run_main
 from common.labelled_sample import labelled_sample
 from common.options import make_parser
-from common.pretrained import Pretrained
+from common.pretrained import Pretrained, run_with_features
 from fastslow.competition.catalog import TEST
 from fastslow.competition.metrics import ordered_pair_accuracy, ranking_tau
 from fastslow.core.npz_io import read_headers
 from fastslow.core.progress import progress
 from fastslow.core.settings import resolve
 from fastslow.steps.unseen import read_unseen
-from fastslow_programs.ranking.models import runs_folder
 
 TABLE = {"hours": 0.03, "needs": ("run",), "commands": (("--runs", "runs/sample"),)}
 RULE = "which file"
@@ -71,7 +70,7 @@ def main(arguments: list[str]) -> int:
     parser = make_parser(__doc__.splitlines()[0])
     parser.add_argument("--runs", type=Path, help="folder of a run of make submit (default: the newest)")
     options: argparse.Namespace = parser.parse_args(arguments)
-    runs, found = runs_folder(options.runs).resolve(), {}
+    runs, found = run_with_features(options.runs), {}
     pretrained = cache(lambda collection: Pretrained(runs, collection))
     with tempfile.TemporaryDirectory() as folder:
         cases = [case for case in labelled_sample(Path(folder), TEST) if case[0].kind == "layout"]
@@ -87,4 +86,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

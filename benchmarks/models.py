@@ -23,9 +23,10 @@ import torch
 
 from common import options as shared
 from common import report
+from common.command_line import run_main
 from common.folds import HeldOut, build_layouts, family_of, split_families
 from common.kept import kept_parts
-from common.options import network_settings
+from common.options import at_least, network_settings
 from fastslow.competition.catalog import COLLECTIONS, TRAIN, VALID, get_collection
 from fastslow.competition.metrics import ranking_tau
 from fastslow.core.errors import SettingsError
@@ -234,15 +235,15 @@ def parse_arguments(arguments: list[str]) -> Namespace:
     parser = shared.make_parser(__doc__.splitlines()[0])
     shared.add_model_options(parser, threads=1)
     parser.add_argument("--data-root", default="data/sample", help="folder that has npz_all/ (data/sample)")
-    parser.add_argument("--seeds", type=int, default=3, help="seeds of each variant (default 3)")
+    parser.add_argument("--seeds", type=at_least(1), default=3, help="seeds of each variant (default 3)")
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), help="variants (default all)")
     options = parser.parse_args(arguments)
+    if unknown := [name for name in options.variants if name not in VARIANTS]:
+        raise SettingsError(f"--variants: {unknown[0]!r} is not one of {', '.join(VARIANTS)}")
     if options.quick:
         options.preset, options.variants, options.seeds = "smoke", QUICK, 1
     options.cut = ["gnn.layout.epochs=1"] if options.quick else CUT
     options.variants = list(dict.fromkeys([BASE, *options.variants]))
-    if unknown := [name for name in options.variants if name not in VARIANTS]:
-        raise SettingsError(f"--variants: {unknown[0]!r} is not one of {', '.join(VARIANTS)}")
     return options
 
 
@@ -252,4 +253,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

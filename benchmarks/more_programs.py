@@ -36,6 +36,7 @@ import pandas as pd
 
 from common import report
 from common.ceilings import distinct_ceiling
+from common.command_line import run_main
 from common.graph_files import REAL
 from common.options import make_parser
 from common.pretrained import labelled_files
@@ -238,4 +239,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

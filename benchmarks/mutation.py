@@ -23,7 +23,8 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 from common import report
-from common.options import make_parser
+from common.command_line import run_main
+from common.options import at_least, make_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = {
@@ -226,11 +227,16 @@ def measure(repository: Path, target: str, count: int, seed: int) -> dict:
     }
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str]) -> int:
+    """Run from the command line and return the exit status."""
     parser = make_parser(__doc__.partition("\n")[0])
     parser.add_argument("--target", nargs="+", choices=TARGETS, default=list(TARGETS), help="default: all")
-    parser.add_argument("--mutants", type=int, default=40, help="mutants of a target (default 40, quick 1)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the sample of mutants (default 0)")
+    parser.add_argument(
+        "--mutants", type=at_least(1), default=40, help="mutants of a target (default 40, quick 1)"
+    )
+    parser.add_argument(
+        "--seed", type=at_least(0), default=0, help="seed of the sample of mutants (default 0)"
+    )
     options: argparse.Namespace = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as place:
         repository = Path(place)
@@ -244,4 +250,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run_main(main)

@@ -24,7 +24,6 @@ the layer*: what one of the devices computes, before the sum over devices.
 """
 
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -39,8 +38,9 @@ import pandas as pd
 
 import fastslow
 from common import report
+from common.command_line import run_main
 from common.kept import kept_parts
-from common.options import make_parser
+from common.options import at_least, make_parser
 from fastslow.core.errors import DataError
 from fastslow.core.progress import progress
 from fastslow.runs.packaged import packaged_models
@@ -353,7 +353,7 @@ def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     parser = make_parser(__doc__.splitlines()[0])
     parser.add_argument(
-        "--evaluations", type=int, default=EVALUATIONS, help="of each search (default %(default)s)"
+        "--evaluations", type=at_least(1), default=EVALUATIONS, help="of each search (default %(default)s)"
     )
     parser.add_argument("--sharded", action="store_true", help="a layer on four devices of this machine")
     options = parser.parse_args(arguments)
@@ -406,4 +406,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

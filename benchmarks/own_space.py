@@ -9,7 +9,6 @@ Every search starts from the same random configuration of its seed.
 """
 
 import json
-import sys
 import tempfile
 import time
 import warnings
@@ -21,9 +20,10 @@ import numba
 import numpy as np
 
 from common import report
+from common.command_line import run_main
 from common.kept import kept_parts
 from common.needs import GUIDED, needs_of, summarise
-from common.options import make_parser
+from common.options import at_least, make_parser
 from common.samplers import Sampler
 from common.searches import search
 from fastslow.core.progress import progress
@@ -138,7 +138,9 @@ def searched(space: Space, seconds: list[float], name: str, seeds: int) -> list[
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     parser = make_parser(__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=10, help="searches of each strategy (default 10)")
+    parser.add_argument(
+        "--seeds", type=at_least(1), default=10, help="searches of each strategy (default 10)"
+    )
     parser.add_argument("--chosen", action="store_true", help="the products on which the search was chosen")
     options = parser.parse_args(arguments)
     kept = kept_parts(__file__, options)
@@ -167,4 +169,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

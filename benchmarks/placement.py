@@ -23,10 +23,12 @@ from statistics import fmean
 import numpy as np
 import pandas as pd
 
+from common.command_line import run_main
 from common.doppler_instances import critical_path, doppler_problems
 from common.held_out_placement import best_known, held_out, long_search, program_of, program_paths, ratio
 from common.kept import finite, kept_parts
 from common.latency_instances import latency_problems
+from common.options import at_least
 from fastslow_placement.base.search import anneal, best_of
 from fastslow_placement.baselines import PLACEMENT_RULES, best_placement, by_hand
 from fastslow_placement.programs.cost_graph import CostGraph
@@ -178,17 +180,21 @@ PLACEMENTS = ("unseen", "latency", "doppler")
 SECTIONS = {f.__name__: f for f in (unseen, latency, doppler, scheduling, fusion, joint, best)}
 
 
-def main() -> None:
-    """Run the chosen sections, print their tables and one JSON object."""
+def main(arguments: list[str]) -> int:
+    """Run the chosen sections, print their tables and one JSON object; return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="only check that everything runs")
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=[*SECTIONS])
-    parser.add_argument("--evaluations", type=int, default=OF_TASKS, help="of the annealing of other tasks")
-    parser.add_argument("--search", type=int, default=2000, help="evaluations of each long search (best)")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    options = parser.parse_args()
+    parser.add_argument(
+        "--evaluations", type=at_least(1), default=OF_TASKS, help="of the annealing of other tasks"
+    )
+    parser.add_argument(
+        "--search", type=at_least(1), default=2000, help="evaluations of each long search (best)"
+    )
+    parser.add_argument("--seeds", type=at_least(0), nargs="+", default=[0, 1, 2])
+    options = parser.parse_args(arguments)
     if options.quick:
         options.search, options.evaluations, options.seeds = 200, 50, [0]
     options.kept = kept_parts(__file__, options)
@@ -203,7 +209,8 @@ def main() -> None:
         print("\n## all placements\n", ratios(pd.DataFrame(placements)).to_markdown(index=False), sep="\n")
     settings = {key: value for key, value in vars(options).items() if key != "kept"}
     print(json.dumps(finite({"options": settings, **result})))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -19,14 +19,16 @@ from argparse import Namespace
 from pathlib import Path
 
 from common import report
+from common.command_line import run_main
 from common.graph_files import REAL
-from common.options import make_parser
+from common.options import at_least, make_parser
 from common.real_size import DISTINCT, REAL_SIZE, TINY_DISTINCT, TINY_SIZE, make_competition
 from fastslow.competition.catalog import COLLECTIONS, SPLITS
 from fastslow.competition.submission_checks import expected_counts, read_submission
 from fastslow.core.files import read_json, write_json
 from fastslow.evaluation.run_record import read_run_record
 from fastslow.evaluation.training_files import NOTEBOOK, notebook_seconds
+from fastslow.workflow.settings.presets import PRESETS
 
 _POLL, _STDERR = 2.0, 2  # seconds; file descriptor
 _PAGE, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
@@ -159,9 +161,13 @@ def parse(arguments: list[str]) -> Namespace:
     default = Path(tempfile.gettempdir(), "fastslow-rehearsal")
     add("--folder", type=Path, default=default, help=f"folder of data and runs (default {default})")
     add("--data-only", action="store_true", help="only make the data")
-    add("--distinct", type=int, help=f"layout programs of a split that differ (default {DISTINCT['layout']})")
-    add("--hours", type=float, default=0, help="budget; 0 for none (default)")
-    add("--preset", default="kaggle", help="preset (default kaggle)")
+    add(
+        "--distinct",
+        type=at_least(1),
+        help=f"layout programs of a split that differ (default {DISTINCT['layout']})",
+    )
+    add("--hours", type=at_least(0, float), default=0, help="budget; 0 for none (default)")
+    add("--preset", choices=PRESETS, default="kaggle", metavar="NAME", help="preset (default kaggle)")
     add("--name", default="rehearsal", help="name of the run (default rehearsal)")
     add("--target", default="submit", help="last stage, or submit (default)")
     add("--set", nargs="*", default=[], metavar="NAME=VALUE", help="more settings of fastslow submit")
@@ -185,4 +191,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -7,7 +7,6 @@ published number of programs these are the CPU hours of one network of the colle
 features, rankers and tile networks are not counted. Seconds are CPU seconds of one thread.
 """
 
-import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -17,8 +16,9 @@ import numpy as np
 import torch
 
 from common import report
+from common.command_line import run_main
 from common.graph_files import REAL, SAMPLE, OneGraph, program_of
-from common.options import make_parser, network_settings
+from common.options import at_least, make_parser, network_settings
 from common.real_size import REAL_SIZE
 from fastslow.competition.reader import read_npz
 from fastslow.features.build import build_graph
@@ -145,7 +145,7 @@ def estimate_hours(options: Namespace) -> dict:
 def parse(arguments: list[str]) -> Namespace:
     """Parse the command line."""
     parser = make_parser(__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=10, help="training steps")
+    parser.add_argument("--steps", type=at_least(1), default=10, help="training steps")
     options = parser.parse_args(arguments)
     options.steps = 2 if options.quick else options.steps
     return options
@@ -159,4 +159,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

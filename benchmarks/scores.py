@@ -25,6 +25,7 @@ import pandas as pd
 
 from common import report
 from common.clusters import collection_mean, source_of
+from common.command_line import run_main
 from common.options import make_parser
 from fastslow.competition.catalog import COLLECTIONS, TEST, VALID
 from fastslow.core.settings import PROJECT, resolve
@@ -184,4 +185,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

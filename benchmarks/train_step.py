@@ -6,7 +6,6 @@ random, since test files have none. The first command has our network of ``make 
 larger one of the preset kaggle.
 """
 
-import sys
 from argparse import Namespace
 from dataclasses import replace
 
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 
 from common import contest, report
+from common.command_line import run_main
 from common.graph_files import OneGraph, load_graph
 from common.options import our_settings
 from fastslow.competition.catalog import ProgramFile
@@ -143,4 +143,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

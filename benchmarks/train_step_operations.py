@@ -7,12 +7,12 @@ machine's FLOP/s. *between them* is Python and autograd; it has no bound.
 """
 
 import math
-import sys
 import time
 
 import torch
 
 from common import report
+from common.command_line import run_main
 from common.graph_files import SAMPLE
 from common.operations import Cost, Machine, Operations
 from common.options import add_model_options, make_parser, our_settings
@@ -106,4 +106,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

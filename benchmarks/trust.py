@@ -29,10 +29,10 @@ from typing import NamedTuple
 import numpy as np
 
 from common import report
+from common.command_line import run_main
 from common.options import make_parser
 from fastslow.competition.catalog import COLLECTIONS, list_programs
 from fastslow.competition.reader import read_npz
-from fastslow.core.errors import DataError
 from fastslow.core.settings import PROJECT, resolve
 from fastslow.evaluation.score_tables import PARTS
 from fastslow.evaluation.scores import read_solution, truth_of
@@ -207,15 +207,11 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     options = parse_options(arguments)
-    try:
-        rows = measure(resolve(str(options.runs)), read_solution(resolve(f"{DATA}/solution.csv")))
-    except DataError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    rows = measure(resolve(str(options.runs)), read_solution(resolve(f"{DATA}/solution.csv")))
     print(report.table([report.cells(row) for row in rows]))
     report.finish({"benchmark": "trust", "environment": report.environment(), "rows": rows})
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

@@ -33,11 +33,12 @@ import numpy as np
 import torch
 
 from common import report
+from common.command_line import run_main
 from common.graph_files import REAL
 from common.kept import finite, kept_parts
 from common.labelled_sample import labelled_sample
 from common.needs import GUIDED, needs_of, needs_table, summarise
-from common.options import make_parser
+from common.options import at_least, make_parser
 from common.samplers import Learner, Sampler
 from common.searches import Pool, distinct, replay_target, search
 from fastslow.competition.catalog import TEST, VALID, Collection, ProgramFile
@@ -192,7 +193,9 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
     parser = make_parser(__doc__.splitlines()[0])
     parser.add_argument("--run", default="", help="trained run that guides (default: the newest)")
     parser.add_argument("--real", type=Path, default=REAL, help="folder of labelled files: npz_all/ is in it")
-    parser.add_argument("--seeds", type=int, default=3, help="searches of an unseen program (default 3)")
+    parser.add_argument(
+        "--seeds", type=at_least(1), default=3, help="searches of an unseen program (default 3)"
+    )
     parser.add_argument("--split", choices=(TEST, VALID), default=TEST, help="programs of (a)")
     options = parser.parse_args(arguments)
     options.seeds = 1 if options.quick else options.seeds
@@ -236,4 +239,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

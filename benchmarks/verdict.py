@@ -19,7 +19,6 @@ and the means of the values decide what it proposes next.
 
 import contextlib
 import json
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -30,7 +29,8 @@ import numpy as np
 from scipy import stats
 
 from common import report
-from common.options import make_parser
+from common.command_line import run_main
+from common.options import at_least, make_parser
 from fastslow.core.progress import progress
 from fastslow_programs.compiler.bench import Times
 from fastslow_programs.compiler.device import ROUNDS
@@ -231,7 +231,9 @@ def ends(kind: str, gain: float, searches: int) -> dict[str, float]:
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     parser = make_parser(__doc__.splitlines()[0])
-    parser.add_argument("--searches", type=int, default=10, help="searches with each gain (default 10)")
+    parser.add_argument(
+        "--searches", type=at_least(1), default=10, help="searches with each gain (default 10)"
+    )
     options = parser.parse_args(arguments)
     searches = 1 if options.quick else options.searches
     result: dict = {}
@@ -263,4 +265,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

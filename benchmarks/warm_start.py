@@ -9,15 +9,15 @@ nothing, each the mean of the seeds, plus or minus its standard error over progr
 the trainings. Epochs of 0: the weights as they are.
 """
 
-import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from common import report
+from common.command_line import run_main
 from common.kept import kept_parts
-from common.options import make_parser, network_settings
+from common.options import at_least, make_parser, network_settings
 from fastslow.competition.catalog import SPLITS, TEST, TRAIN, VALID, get_collection, list_programs
 from fastslow.competition.metrics import ranking_tau
 from fastslow.core.settings import resolve
@@ -138,10 +138,10 @@ def measure(options: Namespace) -> None:
 def main(arguments: list[str]) -> int:
     """Run from the command line and return the exit status."""
     parser = make_parser(__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=3, help="seeds 0 to N - 1 (default 3)")
+    parser.add_argument("--seeds", type=at_least(1), default=3, help="seeds 0 to N - 1 (default 3)")
     measure(parser.parse_args(arguments))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_main(main)

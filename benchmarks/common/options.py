@@ -1,9 +1,12 @@
 """Command-line options that benchmarks share."""
 
 import argparse
+import math
+from collections.abc import Callable
 from pathlib import Path
 
 from common.graph_files import REAL
+from fastslow.workflow.settings.presets import PRESETS
 from fastslow.workflow.settings.sections import NetworkSection, preset_settings
 from fastslow.workflow.steps import parse_overrides
 
@@ -17,11 +20,41 @@ def make_parser(description: str) -> argparse.ArgumentParser:
     return parser
 
 
+def at_least(least: float, kind: type[int] | type[float] = int) -> Callable[[str], float]:
+    """Return the ``type`` of an option whose value is a number from ``least`` on; argparse refuses others.
+
+    Args:
+        least: The smallest value: 1 of a count, 0 of a seed.
+        kind: ``int`` for whole numbers, ``float`` for finite ones.
+    """
+    words = "a whole number" if kind is int else "a number"
+
+    def read(text: str) -> float:
+        try:
+            number = kind(text)
+        except ValueError:
+            number = math.nan
+        if not least <= number < math.inf:  # not a number is refused, too
+            raise argparse.ArgumentTypeError(f"{text!r}: give {words} from {least:g} on")
+        return number
+
+    return read
+
+
 def add_model_options(parser: argparse.ArgumentParser, threads: int = 2) -> None:
     """Add the options of benchmarks that run our models: ``--threads --device --preset --set``."""
-    parser.add_argument("--preset", default="sample", help="preset of our models (default sample)")
     parser.add_argument(
-        "--threads", type=int, default=threads, help=f"threads of torch and LightGBM (default {threads})"
+        "--preset",
+        choices=PRESETS,
+        default="sample",
+        metavar="NAME",
+        help="preset of our models (default sample)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=at_least(1),
+        default=threads,
+        help=f"threads of torch and LightGBM (default {threads})",
     )
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="device of the networks")
     parser.add_argument(
@@ -53,12 +86,16 @@ def add_timing_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--most-nodes",
-        type=float,
+        type=at_least(1, float),
         default=float("inf"),
         help="leave out larger files, unless --files names them",
     )
-    parser.add_argument("--repeats", type=int, default=3, help="rounds of timing (default 3, quick 1)")
-    parser.add_argument("--limit", type=float, default=8.0, help="memory of a dense run in GB (default 8)")
+    parser.add_argument(
+        "--repeats", type=at_least(1), default=3, help="rounds of timing (default 3, quick 1)"
+    )
+    parser.add_argument(
+        "--limit", type=at_least(0.1, float), default=8.0, help="memory of a dense run in GB (default 8)"
+    )
     parser.add_argument(
         "--memory-of", metavar="CONTENDER", help="measure only the peak memory of one, on the first file"
     )

@@ -5,6 +5,7 @@ ensembles, too. They have no weight, except for programs whose tensors are far l
 program's, where all rankers share equally (``FinishedRun.weights``).
 """
 
+import argparse
 import hashlib
 import io
 import lzma
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from common.command_line import run_main
 from fastslow.competition.catalog import COLLECTIONS, TEST
 from fastslow.core.artifacts import CHECKSUM, MANIFEST, finished_file, read_manifest, write_manifest
 from fastslow.core.errors import DataError
@@ -206,5 +208,12 @@ MIT, as the code. The sample competition was made by this project; no file of Tp
 """
 
 
-if __name__ == "__main__":
+def main(arguments: list[str]) -> int:
+    """Pack the run ``more`` with the rankers of ``sample`` and return the exit status."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args(arguments)
     pack_models("more", rankers="sample")
+    return 0
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 
 from fastslow.competition.catalog import COLLECTIONS, SPLITS, Collection
+from fastslow.core.errors import DataError
 from fastslow.core.npz_io import read_arrays
 from fastslow.features.graph import Graph
 from fastslow.runs.features_folder import Features
 from fastslow.steps.finished_run import FinishedRun
 from fastslow.steps.unseen import UnseenGraphs
+from fastslow_programs.ranking.models import runs_folder
 
 
 def labelled_files(root: Path) -> Iterator[tuple[Collection, Path]]:
@@ -24,6 +26,28 @@ def labelled_files(root: Path) -> Iterator[tuple[Collection, Path]]:
             runtime = read_arrays(path, ["config_runtime"])["config_runtime"]
             if 0 < runtime.min() < runtime.max():
                 yield collection, path
+
+
+def run_with_features(named: str | Path | None) -> Path:
+    """Return the folder of a finished run whose features are there: the named one, or the newest.
+
+    Raises:
+        DataError: There is no such run, or it has no features, as the models in the package have none.
+    """
+    runs = runs_folder(named or "").resolve()
+    remedy = "Name the folder of a run of `make submit`, such as runs/sample, or make it with `make submit`"
+    if not runs.is_dir():
+        raise DataError(runs, "no such folder", remedy)
+    features = features_of(runs)
+    if not features.is_dir():
+        problem = f"these models came without the features that they learned from ({features} is missing)"
+        raise DataError(runs, problem, remedy)
+    return runs
+
+
+def features_of(runs: Path) -> Path:
+    """Return the folder of the features of a run of ``make submit``: ``features/NAME`` of ``runs/NAME``."""
+    return runs.parent.parent / "features" / runs.name
 
 
 class Pretrained:
@@ -40,7 +64,7 @@ class Pretrained:
 
     def __init__(self, runs: Path, collection: Collection):
         self.ensemble = runs / f"ensemble-{collection.slug}"
-        self.features = Features(runs.parents[1] / "features" / runs.name / collection.slug)
+        self.features = Features(features_of(runs) / collection.slug)
         self._run = FinishedRun(self.ensemble)
 
     def predict(self, graph: Graph) -> dict[str, np.ndarray]:

@@ -3,7 +3,6 @@
 ``make figures`` runs it, after ``make submit``: ``python -m common.readme_figures [NAME]`` in ``benchmarks``.
 """
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from common.command_line import run_main
 from fastslow.competition.catalog import TEST, TRAIN, VALID
 from fastslow.competition.metrics import kendall_tau
 from fastslow.competition.opcodes import opcode_name
@@ -161,5 +161,11 @@ def _plot_feature(features: Features, column: str) -> Figure:
     return figure
 
 
+def main(arguments: list[str]) -> int:
+    """Draw the figures of the named run, by default ``sample``, and return the exit status."""
+    make_figures(*arguments[:1] or ["sample"])
+    return 0
+
+
 if __name__ == "__main__":
-    make_figures(*sys.argv[1:2] or ["sample"])
+    run_main(main)

@@ -5,7 +5,6 @@ its tables, and a test compares them: a figure is never older than its tables.
 """
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from common.command_line import run_main
 from fastslow.core.figures import (
     CEILING,
     ENSEMBLE,
@@ -459,6 +459,11 @@ def _plain_log(axes: Axes, steps: tuple[float, ...]) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-if __name__ == "__main__":
+def main(arguments: list[str]) -> int:
+    """Draw the figures of all tables and return the exit status."""
     draw_tables()
-    sys.exit(0)
+    return 0
+
+
+if __name__ == "__main__":
+    run_main(main)

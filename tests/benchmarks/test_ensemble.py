@@ -29,7 +29,7 @@ def members(tmp_path, monkeypatch):
     ]
     place = tmp_path / "runs/sample/ensemble-layout-xla-default"
     build_ensemble(ensemble_settings(features, place, runs))
-    return ensemble.Members("sample", made.collection)
+    return ensemble.Members(tmp_path / "runs/sample", made.collection)
 
 
 class OfValid:
@@ -64,12 +64,22 @@ def test_the_table(members, capsys, monkeypatch):
 def test_the_members_predict_further_programs_and_a_weak_one_is_there(home, monkeypatch):
     monkeypatch.setattr(ensemble, "MORE", "data/sample")
     collection = get_collection("layout:xla:default")
-    further = ensemble.Further("smoke", collection, 3)
-    members = ensemble.Members("smoke", collection, weak=True)
+    further = ensemble.Further(home / "runs/smoke", collection, 3)
+    members = ensemble.Members(home / "runs/smoke", collection, weak=True)
     assert {*further.predictions} >= {*members.predictions} > {SINGLE}
     assert 1 <= len(further.labels) <= 3
     for weights in (way([*members.labels], "rank") for way in ensemble.ways(members).values()):
         assert {*further.taus("rank", weights)} == {*further.labels}
+
+
+def test_the_run_is_a_folder_as_in_other_scripts(members, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ensemble, "Further", OfValid)
+    assert ensemble.main(["--quick", "--run", "runs/sample"]) == 0
+    assert ensemble.main(["--quick", "--run", str(tmp_path / "runs/sample")]) == 0
+    by_name, by_path = (line for line in capsys.readouterr().out.splitlines() if line.startswith("{"))
+    assert by_name == by_path
+    with pytest.raises(DataError, match=f"^{tmp_path}/runs/nope: no such folder.*make submit"):
+        ensemble.main(["--quick", "--run", "runs/nope"])
 
 
 def test_what_is_left_out_chooses_no_weight(members):

@@ -10,6 +10,7 @@ import mixed_searches
 import more_programs
 from common.few_shot import PREDICTORS, Measured
 from fastslow.competition.metrics import ranking_tau
+from fastslow.core.errors import DataError
 from helpers.competition_files import layout_arrays, write_npz
 
 
@@ -86,3 +87,14 @@ def test_the_same_models_gain_nothing(home, tmp_path, monkeypatch, capsys):
     assert [row["trained on"] for row in found["Unseen"]][-4:] == ["sample", "half", "sample", "more"]
     shares = {(row["folder"], row["collection"]): row["files"] for row in found["Shares"]}
     assert shares["TpuGraphs", "layout:xla:random"] == 1 <= shares["data/sample", "layout:nlp:random"]
+
+
+@pytest.mark.parametrize("script", [few_shot, mixed_searches])
+def test_models_without_features_are_refused_before_any_program(script, tmp_path, monkeypatch):
+    """Those of the package: the script named a features folder in the cache that no command makes."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    monkeypatch.setattr(script, "labelled_sample", lambda *_: pytest.fail("a program was read"))
+    with pytest.raises(DataError, match=r"without the features .* a run of `make submit`"):
+        script.main(["--quick"])
+    with pytest.raises(DataError, match=f"^{tmp_path}/runs/nope: no such folder.*make submit"):
+        script.main(["--quick", "--runs", "runs/nope"])

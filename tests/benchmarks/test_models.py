@@ -75,6 +75,8 @@ def test_every_variant_changes_existing_settings():
         assert usual == (name == models.BASE), name
     with pytest.raises(SettingsError, match="'none' is not one of base, "):
         models.parse_arguments(["--variants", "none"])
+    with pytest.raises(SettingsError, match="'none' is not one of base, "):
+        models.parse_arguments(["--quick", "--variants", "none"])
 
 
 def test_all_variants_are_scored_on_the_same_held_out_programs(data, tmp_path, monkeypatch, capsys):

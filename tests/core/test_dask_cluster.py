@@ -1,5 +1,6 @@
 """Calls on two worker processes: results, errors, lost workers, other code, a folder not shared, SLURM."""
 
+import contextlib
 import operator
 import os
 import shutil
@@ -31,10 +32,18 @@ from helpers.cluster_calls import scheduler  # noqa: F401 (fixture)
 pytestmark = pytest.mark.skipif(not find_spec("distributed"), reason="distributed is not installed")
 
 
+@contextlib.contextmanager
+def ended_with_the_test(address):
+    """A cluster that is left as by Ctrl-C: on another exit it waits for a call that a failed test left."""
+    with pytest.raises(KeyboardInterrupt), open_cluster(address) as opened:
+        yield opened
+        raise KeyboardInterrupt
+
+
 @pytest.fixture
 def workers(scheduler, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
-    with open_cluster(scheduler.scheduler_address) as opened:
+    with ended_with_the_test(scheduler.scheduler_address) as opened:
         yield opened
 
 
@@ -96,15 +105,21 @@ def test_a_call_that_no_worker_is_left_for_is_named(workers, tmp_path, capfd):
         said.append(capfd.readouterr().err)
         return "no worker is left" in "".join(said)
 
-    try:
-        wait_until(told)
-    finally:  # else the cluster would wait for it for ever
-        (tmp_path / "go").touch()
+    wait_until(told)
+    (tmp_path / "go").touch()
     start = f"`.venv/bin/dask worker {workers.address} --resources GPU=1`"
     assert f"  waiting: no worker is left for it; it waits for one ({start})" in "".join(said)
     assert "possible: no worker" not in "".join(said)
     assert going.result() == 1
     waiting.cancel()
+
+
+def test_a_failed_test_is_not_held_by_the_call_that_it_left(scheduler, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    with ended_with_the_test(scheduler.scheduler_address) as opened:
+        opened.submit(cluster_calls.wait_for, str(tmp_path), "never")
+        process, _ = first_attempt(tmp_path)
+    assert not psutil.wait_procs([process], timeout=20)[1]
 
 
 def test_after_ctrl_c_nothing_goes_on(scheduler, tmp_path, monkeypatch):  # noqa: F811

@@ -54,6 +54,17 @@ def all_files(home):
     return {path: path.stat().st_mtime_ns for path in home.rglob("*") if path.is_file()}
 
 
+@pytest.mark.parametrize("data", ["sample", "kaggle"])
+def test_the_hours_of_a_preset_are_told_with_its_own_data(data, tmp_path, monkeypatch, capsys):
+    """The hours of ``kaggle`` were told of a run on the sample, too."""
+    monkeypatch.setenv("FASTSLOW_HOME", str(tmp_path))
+    for preset in ("sample", "kaggle"):
+        assert cli.main(["submit", f"data={data}", f"preset={preset}", "name=new", "--plan"]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert (f"the whole preset {preset} takes about" in said) == (preset == data), preset
+        assert "not known of" in said
+
+
 def test_every_stage_is_made_and_reported(finished):
     home, done = finished
     runs = [f"{model}-{c.slug}-s0" for c in COLLECTIONS for model in MODELS[c.kind]]

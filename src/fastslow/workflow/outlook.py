@@ -26,12 +26,13 @@ def look(step: Step) -> tuple[bool, list[str]]:
     return current, [] if current else artifact.changes()
 
 
-def print_outlook(steps: list[Step], preset: str, refused: str = "") -> None:
+def print_outlook(steps: list[Step], preset: str, data: str, refused: str = "") -> None:
     """Print which steps would run, stage by stage, with reasons and time; nothing is run or written.
 
     Args:
         steps: In the order of their stages.
-        preset: Name of the preset.
+        preset: Name of the preset; empty where nothing is trained.
+        data: ``sample``, ``kaggle`` or a folder. The hours of a preset hold for its own data only.
         refused: Why the run would raise an error; empty if it would not.
     """
     outdated: dict[str, str] = {}  # name of the step that will write a folder
@@ -46,7 +47,7 @@ def print_outlook(steps: list[Step], preset: str, refused: str = "") -> None:
             outdated |= dict.fromkeys(_outputs(step), step.name)
             due.append(step)
     if due:
-        print_wrapped(_estimate(due, preset))
+        print_wrapped(_estimate(due, preset if preset == data else ""))
     ends = f". The command would end with an error: {refused.removeprefix('name: ')}" if refused else ""
     print_wrapped(f"this is the plan; nothing was run{ends}")
 
@@ -72,7 +73,12 @@ def _print_reasons(reasons: Mapping[str, Sequence[str]]) -> None:
 
 
 def _estimate(steps: list[Step], preset: str) -> str:
-    """Return how long steps take by their executed notebooks of the last run, or by what is measured."""
+    """Return how long steps take by their executed notebooks of the last run, or by what is measured.
+
+    Args:
+        steps: The steps that would run.
+        preset: Name of the preset that trains on its own data; empty for none.
+    """
     known = [seconds for seconds in map(_expected_seconds, steps) if seconds is not None]
     minutes = f"{sum(known) / 60:.0f} min for {len(known)} of {counted(len(steps), 'step')}"
     said = [f"{minutes}, one after the other, as last time, in proportion to epochs and trees"]

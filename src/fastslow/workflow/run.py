@@ -75,7 +75,7 @@ def run(settings: RunSettings) -> None:
         print_wrapped(what)
         if changed and not resumed.refused:
             print_wrapped(changed)
-        print_outlook(steps, "" if plan.predict_with else plan.preset, refused)
+        print_outlook(steps, "" if plan.predict_with else plan.preset, plan.data, refused)
         return
     if refused:
         raise SettingsError(refused)

@@ -89,8 +89,9 @@ SEEDS = {
 
 
 HOURS = {"sample": 0.1, "kaggle": 19.0}
-"""Wall hours of a preset on two cores without a GPU. Layout networks take 8 of the hours of ``kaggle``
-(``benchmarks/tables/scale.md``)."""
+"""Wall hours of a preset with the data of its name, on two cores without a GPU.
+
+Layout networks take 8 of the hours of ``kaggle`` (``benchmarks/tables/scale.md``)."""
 
 
 def preset_seeds(preset: str, kind: str) -> int:
